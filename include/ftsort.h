@@ -50,16 +50,16 @@ extern "C" {
 typedef int32_t ftsort_status;
 
 /** The values of `ftsort_status`; ftsort_last_error returns the text of an error. After -1 to -3 nothing has
- * changed. After -20 to -41 the group stays usable. After -60 to -62 it is unusable: leave or free it. */
+ * changed, after -20 to -41 the group stays usable, and after -60 to -62 it is unusable: leave or free it. */
 typedef enum ftsort_status_code {
   FTSORT_OK = 0,                 /**< Success. */
-  FTSORT_ERR_ARGUMENT = -1,      /**< An argument of this rank is invalid. */
+  FTSORT_ERR_ARGUMENT = -1,      /**< An argument of this rank is invalid, or differs from other ranks. */
   FTSORT_ERR_PEER_ARGUMENT = -2, /**< An argument of another rank is invalid. */
   FTSORT_ERR_STATE = -3,         /**< The group is busy or unusable, or MPI is not running. */
   FTSORT_ERR_NO_ULFM = -20,      /**< MPI was built without ULFM or started without it (`mpirun --with-ft ulfm`). */
   FTSORT_ERR_MEMORY = -21,       /**< A rank ran out of memory or reached its memory limit. */
   FTSORT_ERR_STORE = -22,        /**< A rank could not write or read the store. */
-  FTSORT_ERR_CALLBACK = -23,     /**< A callback refused on some rank. */
+  FTSORT_ERR_CALLBACK = -23,     /**< A callback refused, or `compare` contradicts itself. */
   FTSORT_ERR_DATA_LOST = -40,    /**< The store has too few copies to recover data of failed ranks. */
   FTSORT_ERR_CORRUPT = -41,      /**< Data corruption was detected and could not be repaired. */
   FTSORT_ERR_EXCLUDED = -60,     /**< Fewer than `min_survivors` ranks are left, as far as this rank can see. */
@@ -114,7 +114,7 @@ ftsort_status ftsort_sort(MPI_Comm comm, const void *data, size_t count, MPI_Dat
  * releases it; for MPI_COMM_WORLD and MPI_COMM_SELF MPI_Finalize does, or ftsort_leave, which is needed after
  * failures. MPI_Comm_dup does not copy it. ftsort_free has no effect on it. If a rank cannot attach the group, no
  * rank keeps it, all return an error, and the next call tries again. A group that has become unusable
- * (FTSORT_ERR_MPI, FTSORT_ERR_INTERNAL, FTSORT_ERR_EXCLUDED) stays attached.
+ * (FTSORT_ERR_MPI, FTSORT_ERR_INTERNAL, FTSORT_ERR_EXCLUDED) stays attached: leave it, or free `comm`.
  *
  * \param comm   an intra-communicator; all of its ranks call this function
  * \param group  receives the group, which belongs to `comm`; NULL after an error
@@ -146,8 +146,8 @@ typedef enum ftsort_key {
 } ftsort_key;
 
 /** Compares two records, as for qsort: returns a number below, equal to or above 0. Must be pure and a total order
- * of keys, the same on every rank and thread. Called by several threads at once. Must not throw, longjmp, or call
- * ftsort or MPI. The records are copies, of any rank, aligned as in an array that starts at a multiple of 16. */
+ * of keys, the same on all ranks and threads, or calls return FTSORT_ERR_CALLBACK or a wrong order. Called by
+ * several threads at once. Must not throw, longjmp, or call ftsort or MPI. Records are aligned as in a block. */
 typedef int (*ftsort_compare_fn)(void *user, const void *a, const void *b);
 
 /** One of several keys of a record. Keys may overlap. */
@@ -204,9 +204,9 @@ typedef struct ftsort_record {
 /**
  * Describes the elements of an MPI datatype as records. [L]
  *
- * Integer and floating-point types are plain numbers; pairs such as MPI_DOUBLE_INT are sorted by the number. A
- * derived type of MPI_Type_dup, _contiguous, _create_struct or _create_resized is sorted by its first number: the
- * predefined type that its constructor names first. Its whole extent, gaps included, is the record.
+ * Integer and floating-point types are plain numbers (MPI_CHAR: `unsigned char`); pairs such as MPI_DOUBLE_INT are
+ * sorted by the number. A derived type of MPI_Type_dup, _contiguous, _create_struct or _create_resized is sorted by
+ * its first number: the predefined type that its constructor names first. Its whole extent is the record.
  *
  * \param type    a datatype of C or Fortran; a derived type has a lower bound of 0
  * \param record  receives the record, in ascending order; `descending` and `stable` may be set afterwards
@@ -521,8 +521,8 @@ void ftsort_input_free(ftsort_input *input);
 /** One block of a result. Borrowed from the result. */
 typedef struct ftsort_block {
   int32_t node;    /**< The node of the block. */
-  /** Records in order, or the bytes of a state or tree result. Numbers are aligned to their size, bytes to 8. Not
-   * NULL, even if `count` is 0. */
+  /** Records in order, aligned as in an array that starts at a multiple of 16, or the bytes of a state or tree
+   * result, aligned to 8. Not NULL, even if `count` is 0. */
   const void *data;
   size_t count;    /**< The number of elements: records, or bytes. */
   uint64_t offset; /**< The position of the first record in the global order, in records; 0 for bytes. */

@@ -132,8 +132,8 @@ ftsort_status ftsort_select(ftsort *group, const ftsort_record *record, const vo
  * \param fractions       `fraction_count` numbers from 0 to 1, the same on all ranks; NULL if there are none
  * \param fraction_count  the number of fractions
  * \param records         receives `fraction_count` records, in the order of `fractions`; unchanged after an error
- * \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if no rank has a record, or if `fractions` differ between
- *         ranks; another status of ftsort_protect
+ * \return FTSORT_OK; FTSORT_ERR_ARGUMENT also for a number outside of 0 to 1, and on all ranks if no rank has a
+ *         record, or if `fractions` differ between ranks; another status of ftsort_protect
  */
 ftsort_status ftsort_quantiles(ftsort *group, const ftsort_record *record, const void *data, size_t count,
                                const double *fractions, size_t fraction_count, void *records);

@@ -47,7 +47,7 @@ ftsort_status ftsort_store_put(ftsort *group, int32_t node, const void *state, s
  * \param node   a node that this rank executes: ftsort_executor(group, node) == ftsort_rank(group)
  * \param state  receives the address of the bytes, aligned to 64; valid until the next ftsort_fault_check,
  *               ftsort_store_commit or ftsort_store_clear, or until the group is released. NULL if no state of this
- *               node was committed, or if it is lost
+ *               node was committed, if it is lost, and after an error
  * \param bytes  receives the size; may be NULL
  * \return FTSORT_OK; FTSORT_ERR_ARGUMENT also for a node that another rank executes; FTSORT_ERR_STATE
  */

@@ -86,9 +86,9 @@ const PAIRS: [(&CStr, usize); 7] = [
 
 /// Describes the elements of an MPI datatype as records. [L]
 ///
-/// Integer and floating-point types are plain numbers; pairs such as MPI_DOUBLE_INT are sorted by the number. A derived
-/// type of MPI_Type_dup, _contiguous, _create_struct or _create_resized is sorted by its first number: the predefined
-/// type that its constructor names first. Its whole extent, gaps included, is the record.
+/// Integer and floating-point types are plain numbers (MPI_CHAR: `unsigned char`); pairs such as MPI_DOUBLE_INT are
+/// sorted by the number. A derived type of MPI_Type_dup, _contiguous, _create_struct or _create_resized is sorted by its
+/// first number: the predefined type that its constructor names first. Its whole extent is the record.
 ///
 /// \param type    a datatype of C or Fortran; a derived type has a lower bound of 0
 /// \param record  receives the record, in ascending order; `descending` and `stable` may be set afterwards

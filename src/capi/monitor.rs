@@ -246,7 +246,7 @@ impl Wanted {
 /// \param group    a group without a monitor
 /// \param options  borrowed for the call; NULL selects all defaults
 /// \param monitor  receives the monitor, which belongs to the group and is valid until ftsort_monitor_stop,
-///                 ftsort_leave or ftsort_free; may be NULL
+///                 ftsort_leave or ftsort_free; NULL after an error; may be NULL
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT naming the member, and on all ranks if `options` differs between ranks;
 ///         FTSORT_ERR_STATE also if the group has a monitor; or another status of "Collective calls"
 ///

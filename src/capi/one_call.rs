@@ -73,7 +73,7 @@ pub unsafe extern "C" fn ftsort_sort(
 /// releases it; for MPI_COMM_WORLD and MPI_COMM_SELF MPI_Finalize does, or ftsort_leave, which is needed
 /// after failures. MPI_Comm_dup does not copy it. ftsort_free has no effect on it. If a rank cannot attach the
 /// group, no rank keeps it, all return an error, and the next call tries again. A group that has become
-/// unusable (FTSORT_ERR_MPI, FTSORT_ERR_INTERNAL, FTSORT_ERR_EXCLUDED) stays attached.
+/// unusable (FTSORT_ERR_MPI, FTSORT_ERR_INTERNAL, FTSORT_ERR_EXCLUDED) stays attached: leave it, or free `comm`.
 ///
 /// \param comm   an intra-communicator; all of its ranks call this function
 /// \param group  receives the group, which belongs to `comm`; NULL after an error

@@ -57,8 +57,8 @@ impl Array {
 pub struct ftsort_block {
     /// The node of the block.
     pub node: i32,
-    /// Records in order, or the bytes of a state or tree result. Numbers are aligned to their size, bytes to 8. Not
-    /// NULL, even if `count` is 0.
+    /// Records in order, aligned as in an array that starts at a multiple of 16, or the bytes of a state or tree result,
+    /// aligned to 8. Not NULL, even if `count` is 0.
     pub data: *const c_void,
     /// The number of elements: records, or bytes.
     pub count: usize,

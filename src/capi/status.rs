@@ -13,14 +13,14 @@ use ftsort_kernels::error::Status;
 /// negative value as an error.
 pub type ftsort_status = i32;
 
-/// The values of `ftsort_status`; ftsort_last_error returns the text of an error. After -1 to -3 nothing has changed.
-/// After -20 to -41 the group stays usable. After -60 to -62 it is unusable: leave or free it.
+/// The values of `ftsort_status`; ftsort_last_error returns the text of an error. After -1 to -3 nothing has changed,
+/// after -20 to -41 the group stays usable, and after -60 to -62 it is unusable: leave or free it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_status_code {
     /// Success.
     FTSORT_OK = 0,
-    /// An argument of this rank is invalid.
+    /// An argument of this rank is invalid, or differs from other ranks.
     FTSORT_ERR_ARGUMENT = -1,
     /// An argument of another rank is invalid.
     FTSORT_ERR_PEER_ARGUMENT = -2,
@@ -32,7 +32,7 @@ pub enum ftsort_status_code {
     FTSORT_ERR_MEMORY = -21,
     /// A rank could not write or read the store.
     FTSORT_ERR_STORE = -22,
-    /// A callback refused on some rank.
+    /// A callback refused, or `compare` contradicts itself.
     FTSORT_ERR_CALLBACK = -23,
     /// The store has too few copies to recover data of failed ranks.
     FTSORT_ERR_DATA_LOST = -40,

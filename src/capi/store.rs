@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ftsort_store_put(
 /// \param node   a node that this rank executes: ftsort_executor(group, node) == ftsort_rank(group)
 /// \param state  receives the address of the bytes, aligned to 64; valid until the next ftsort_fault_check,
 ///               ftsort_store_commit or ftsort_store_clear, or until the group is released. NULL if no state
-///               of this node was committed, or if it is lost
+///               of this node was committed, if it is lost, and after an error
 /// \param bytes  receives the size; may be NULL
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT also for a node that another rank executes; FTSORT_ERR_STATE
 ///

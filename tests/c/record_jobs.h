@@ -181,6 +181,8 @@ static int is_as_expected(const ftsort_result *result, const unsigned char *expe
   int fine = ftsort_result_total(result) == total, node;
   for (k = 0; k < ftsort_result_count(result); k++) {
     fine &= ftsort_result_block(result, k, &block) == FTSORT_OK && block.data != NULL && block.node < MAX_RANKS;
+    /* The greatest power of two up to 16 that divides the size. */
+    fine &= (size_t)block.data % ((size | 16) & (0 - (size | 16))) == 0;
     fine &= block.offset + block.count <= total;
     if (!fine) break;
     fine = memcmp(block.data, expected + block.offset * size, block.count * size) == 0;
