@@ -105,10 +105,8 @@ class error : public std::exception {
       ranks.resize(ftsort_lost_ranks(group, nullptr, 0));
       ftsort_lost_ranks(group, ranks.data(), ranks.size());
     }
-    std::string text = ftsort_status_text(status);
-    const char *reason = ftsort_last_error(group);
-    if (*reason != '\0') text.append(": ").append(reason);
-    return error(status, std::move(ranks), std::move(text));
+    const char *reason = ftsort_last_error(group); /* Begins with the meaning of the status. */
+    return error(status, std::move(ranks), *reason != '\0' ? reason : ftsort_status_text(status));
   }
 
  private:

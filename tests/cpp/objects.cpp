@@ -247,7 +247,9 @@ static void failures_and_states(const group &g)
   value(states.clear());
   EXPECT(value(states.get<std::int32_t>(g.rank())).empty());
   const auto refused = states.put((g.rank() + 1) % ranks, std::vector<std::int32_t>{1});
-  EXPECT(!refused && refused.error().status() == FTSORT_ERR_ARGUMENT && *refused.error().what() != '\0');
+  EXPECT(!refused && refused.error().status() == FTSORT_ERR_ARGUMENT);
+  const std::string what = refused.error().what(), meaning = ftsort_status_text(FTSORT_ERR_ARGUMENT);
+  EXPECT(what.rfind(meaning + ": ", 0) == 0 && what.find(meaning, 1) == std::string::npos);
 
   ftsort::monitor_options options;
   options.mode = FTSORT_MONITOR_FOREGROUND;

@@ -180,7 +180,7 @@ impl Plan {
             plan.read_word(word).ok_or_else(|| {
                 Error::new(
                     Status::Argument,
-                    format!("faults: {word:?} is not understood"),
+                    format!("faults (config.faults or FTSORT_FAULTS): {word:?} is not understood"),
                 )
             })?;
         }

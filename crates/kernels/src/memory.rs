@@ -211,8 +211,12 @@ impl MemoryBudget {
             Some(limit) => Err(Error::new(
                 Status::Memory,
                 format!(
-                    "{bytes} bytes more than the {} in use would exceed the limit of {limit} bytes",
-                    self.used()
+                    "{bytes} bytes more than the {} in use would exceed the limit of {limit} bytes ({})",
+                    self.used(),
+                    match self.measure() {
+                        Some(_) => "the free memory, because config.memory_limit is 0",
+                        None => "config.memory_limit",
+                    }
                 ),
             )),
         }
