@@ -109,6 +109,8 @@ impl<T: Transport> Group<T> {
                 MemoryBudget::current().start_peak();
                 let mut job = group.begin_external(sort)?;
                 if job.manifest.is_finished {
+                    // The earlier job may have ended before it removed its runs.
+                    job.clean_up(false);
                     return Ok(job.stats);
                 }
                 let sorted = group.external_attempts(&mut job, start.time);

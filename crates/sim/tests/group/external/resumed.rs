@@ -18,6 +18,13 @@ fn ended_and_resumed(
     let outcomes = job(&world, ranks, (seed + 1, &[]), true)?;
     let stats = outcomes.iter().flatten().flatten().copied().next();
     survivors_of(&world, Ok(outcomes), true)?;
+    // Only the ranks of this job see their directories.
+    for (rank, files) in world.scratch.iter().enumerate().take(ranks) {
+        let left = files.borrow().names();
+        if !left.is_empty() {
+            return Err(format!("rank {rank} has left {left:?}"));
+        }
+    }
     // A finished sort is not repeated.
     let again = job(&world, 1, (seed, &[]), true)?;
     let again_stats = again.iter().flatten().flatten().copied().next();
