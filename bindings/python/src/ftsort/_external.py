@@ -13,7 +13,7 @@ import numpy as np
 from ftsort import _native
 from ftsort._config import Callbacks
 from ftsort._errors import ArgumentError
-from ftsort._layout import Compare, Descending, Key, Layout
+from ftsort._layout import Compare, Descending, Key, Layout, listed
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
@@ -110,7 +110,7 @@ class ExternalSorts:
         """
         function = self._library.external_sort
         with self._refusing(lambda: function(self._pointer(), None, None, None)):
-            layout = Layout(self._library, np.dtype(dtype), key, descending, False, compare, self._callbacks.fail)
+            layout = Layout(self._library, _type(dtype), key, descending, False, compare, self._callbacks.fail)
             if layout.has_half_keys:
                 raise ArgumentError("a key is a float16, which the sort of a file cannot map: store it as float32")
             sizes = {"memory": 0 if memory is None else memory, "source_offset": source_offset,
@@ -125,7 +125,7 @@ class ExternalSorts:
                 raise ArgumentError("sources is empty: name at least one file")
             files = _native.External(
                 struct_size=ctypes.sizeof(_native.External), sources=_array(names), source_count=len(names),
-                output=_paths(output, "output")[0], scratch=_array(places), scratch_count=len(places),
+                output=_path(output, "output"), scratch=_array(places), scratch_count=len(places),
                 memory_bytes=int(sizes["memory"]), resume=int(bool(resume)), sync=int(bool(sync)),
                 source_offset=int(source_offset), output_offset=int(output_offset))
         raw = _native.ExternalStats(struct_size=ctypes.sizeof(_native.ExternalStats))
@@ -139,14 +139,28 @@ def _remove(output: Path) -> None:
         os.remove(output)
 
 
+def _type(dtype: Any) -> np.dtype:
+    # NumPy takes None for float64.
+    if dtype is None:
+        raise ArgumentError("dtype is None, expected the type of the elements of the files")
+    return np.dtype(dtype)
+
+
+def _path(given: Any, name: str) -> bytes:
+    """Returns a path as the library takes it."""
+    if not isinstance(given, (str, bytes, os.PathLike)):
+        raise ArgumentError(f"{name} is {given!r}, expected a path")
+    path = os.fsencode(given)
+    if not path or b"\0" in path:
+        raise ArgumentError(f"{name} has {os.fsdecode(path)!r}, which is not a path")
+    return path
+
+
 def _paths(given: Any, name: str) -> List[bytes]:
     """Returns one path or several as the library takes them."""
-    listed: Tuple[Any, ...] = (given,) if isinstance(given, (str, bytes, os.PathLike)) else tuple(given)
-    paths = [os.fsencode(path) for path in listed]
-    for path in paths:
-        if not path or b"\0" in path:
-            raise ArgumentError(f"{name} has {os.fsdecode(path)!r}, which is not a path")
-    return paths
+    if isinstance(given, (str, bytes, os.PathLike)):
+        return [_path(given, name)]
+    return [_path(path, name) for path in listed(given, name, "a path or a sequence of paths")]
 
 
 def _array(paths: List[bytes]) -> Any:

@@ -16,7 +16,7 @@ from ftsort import _native
 from ftsort._config import Callbacks, Event, algorithm_numbers, make_config
 from ftsort._errors import ArgumentError, CallbackError, DataLost, MpiError, StateError, error_of
 from ftsort._external import ExternalSorts
-from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout, as_array
+from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout, as_array, listed
 from ftsort._queries import Queries
 from ftsort._result import Column, ProtectedInput, Result
 
@@ -217,6 +217,8 @@ class Group(Queries, ExternalSorts):
                 raised = CallbackError("compare raised an exception on some rank")
         if status != 0:
             text = self._library.last_error(pointer).decode(errors="replace")
+            if layouts and "record is not the same" in text:
+                text += f": here the elements have the type {layouts[0].dtype}; an empty list has float64"
             raised = error_of(status, text or self._library.status_text(status).decode(errors="replace"))
         error = self._callbacks.take_error()
         if isinstance(raised, MpiError):
@@ -255,8 +257,8 @@ class Group(Queries, ExternalSorts):
         Parameters
         ----------
         array : array_like, shape (n,)
-            The elements of this rank; `n` may differ between ranks, the type may not. It is read in place if it is
-            contiguous, and must not change during the call.
+            The elements of this rank; `n` may differ between ranks, the type may not: a rank without elements passes
+            ``np.empty(0, dtype)``. It is read in place if it is contiguous, and must not change during the call.
         key : str or sequence of str, optional
             The fields of a structured type that decide the order: the first one, among equal ones the second, and so
             on. By default all fields in their order.
@@ -332,12 +334,13 @@ class Group(Queries, ExternalSorts):
         """
         function, refused = self._library.run_many, c_void_p()
         with self._refusing(lambda: function(self._pointer(), None, 1, byref(refused))):
-            given = [self._input(array, key, descending, stable) for array in arrays]
-            listed = (_native.Array * len(given))(*(
+            given = [self._input(array, key, descending, stable)
+                     for array in listed(arrays, "arrays", "a sequence of arrays")]
+            passed = (_native.Array * len(given))(*(
                 _native.Array(ctypes.pointer(one.layout.record), one.pointer, one.count) for one in given))
         pointers = (c_void_p * len(given))()
         layouts = [one.layout for one in given]
-        self._call(function, listed, len(given), pointers, layouts=layouts, keep=given)
+        self._call(function, passed, len(given), pointers, layouts=layouts, keep=given)
         return [Result(self, pointer, [_records(layout)], layouts) for pointer, layout in zip(pointers, layouts)]
 
     def protect(self, array: Any, key: Key = None, descending: Descending = False, *, stable: bool = False,
@@ -385,6 +388,8 @@ class Group(Queries, ExternalSorts):
         """Sorts protected records: `ProtectedInput.sort`. [collective]"""
         function, refused = self._library.run_protected, c_void_p()
         with self._refusing(lambda: function(self._pointer(), None, None, byref(refused))):
+            if not isinstance(protected, ProtectedInput):
+                raise ArgumentError(f"protected is {protected!r}, expected a result of protect")
             handle, layout = protected._handle(), protected._layout
             if key is not None or descending is not None or compare is not None:
                 chosen = Layout(self._library, layout.dtype, key, descending or False, stable, compare,
@@ -420,7 +425,8 @@ class Group(Queries, ExternalSorts):
         Parameters
         ----------
         flags : int
-            A number of 32 bits.
+            A number of 32 bits. If it is none on one rank, that rank gets `ArgumentError`, and counts as 0 for the
+            others.
 
         Returns
         -------

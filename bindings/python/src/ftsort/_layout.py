@@ -38,6 +38,14 @@ def as_array(given: Any, name: str = "the array") -> np.ndarray:
     return np.asarray(given)
 
 
+def listed(given: Any, name: str, expected: str) -> List[Any]:
+    """Returns the elements of an argument. Raises ArgumentError for an argument that has none."""
+    try:
+        return list(given)
+    except TypeError:
+        raise ArgumentError(f"{name} is {given!r}, expected {expected}") from None
+
+
 def half_to_key(bits: np.ndarray) -> np.ndarray:
     """Maps the bits of float16 numbers to uint16 numbers in the same order, the total order of IEEE 754."""
     return np.where(bits & 0x8000, bits ^ 0xFFFF, bits ^ 0x8000).astype(np.uint16)
@@ -51,7 +59,8 @@ def key_to_half(keys: np.ndarray) -> np.ndarray:
 def check_type(dtype: np.dtype, name: str) -> None:
     """Raises ArgumentError for elements that cannot move to another process."""
     if dtype.hasobject:
-        raise ArgumentError(f"{name} has the type {dtype}, which holds Python objects: use a type of fixed size")
+        raise ArgumentError(f"{name} has the type {dtype}, which holds Python objects: pass an array, or a list of numbers or"
+                            " texts, of a type of fixed size")
     if dtype.itemsize == 0:
         raise ArgumentError(f"{name} has the type {dtype}, whose elements have 0 bytes")
 
@@ -81,11 +90,11 @@ def _parts(dtype: np.dtype, key: Key, descending: Descending) -> List[Part]:
     elif key is None:
         names = list(dtype.names)
     else:
-        names = [key] if isinstance(key, str) else list(key)
+        names = [key] if isinstance(key, str) else listed(key, "key", "a field or a sequence of fields")
     if isinstance(descending, (bool, np.bool_)):
         orders = [bool(descending)] * len(names)
     else:
-        orders = [bool(one) for one in descending]
+        orders = [bool(one) for one in listed(descending, "descending", "a bool, or a sequence of bool")]
     if len(orders) != len(names):
         raise ArgumentError(f"descending has {len(orders)} elements, but there are {len(names)} keys")
     if not 1 <= len(names) <= _MOST_PARTS:
@@ -94,7 +103,7 @@ def _parts(dtype: np.dtype, key: Key, descending: Descending) -> List[Part]:
     for name, order in zip(names, orders):
         if name is None:
             field, offset, shown = dtype, 0, "the array"
-        elif dtype.fields is not None and name in dtype.fields:
+        elif dtype.fields is not None and name in (dtype.names or ()):
             field, offset = dtype.fields[name][:2]
             shown = f"field {name!r}"
         else:
@@ -130,6 +139,8 @@ class Layout:
         if compare is not None:
             if key is not None or not isinstance(descending, (bool, np.bool_)):
                 raise ArgumentError("compare decides the order alone: pass no key, and one bool for descending")
+            if not callable(compare):
+                raise ArgumentError(f"compare is {compare!r}, expected a function of two elements")
             self.record.key, self.record.descending = _COMPARE, int(descending)
             self.record.compare = self._comparator(compare, failed)
             return
@@ -204,6 +215,7 @@ class Layout:
 class Encoder(Protocol):
     """Brings an array that `reload` returns into the form that the library sorts."""
 
+    dtype: np.dtype
     has_compare: bool
 
     def encode(self, array: Any) -> np.ndarray: ...

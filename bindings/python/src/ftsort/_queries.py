@@ -225,7 +225,7 @@ class Queries:
         """
         function, refused = self._library.top, c_void_p()
         with self._refusing(lambda: function(self._pointer(), None, None, 0, 0, byref(refused))):
-            if not isinstance(count, (int, np.integer)) or not 0 <= count < 2**64:
+            if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 0 <= count < 2**64:
                 raise ArgumentError(f"count is {count!r}, expected an integer of at least 0")
             given = self._input(array, key, descending)
         return self._result_call(function, given.record, given.pointer, given.count, int(count), keep=given,
@@ -285,12 +285,14 @@ class Queries:
         function, refused = self._library.group_by, c_void_p()
         with self._refusing(lambda: function(self._pointer(), None, None, 0, None, 0, byref(refused))):
             given = self._input(array, key, descending)
+            if not isinstance(aggregates, Mapping):
+                raise ArgumentError(f"aggregates is {aggregates!r}, expected a mapping from a name to an aggregate")
             described = [_aggregate(given.layout.dtype, name, wanted) for name, wanted in aggregates.items()]
-            listed = (_native.Aggregate * len(described))(*(raw for raw, _ in described))
+            passed = (_native.Aggregate * len(described))(*(raw for raw, _ in described))
             columns = [_records(given), *(column for _, column in described)]
             if len({column.name for column in columns}) < len(columns):
                 raise ArgumentError("aggregates has the name 'records', which is the name of the first column")
-        return self._result_call(function, given.record, listed, len(listed), given.pointer, given.count, keep=given,
+        return self._result_call(function, given.record, passed, len(passed), given.pointer, given.count, keep=given,
                                  layouts=[given.layout], columns=columns)
 
 
@@ -300,7 +302,10 @@ def _records(given: Input) -> Column:
 
 def _aggregate(dtype: np.dtype, name: str, wanted: Aggregate) -> Tuple[_native.Aggregate, Column]:
     """Returns an aggregate of the library, and its column."""
-    operation, field_name = (wanted, None) if isinstance(wanted, str) else wanted
+    pair = (wanted, None) if isinstance(wanted, str) else wanted
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise ArgumentError(f"aggregate {name!r} is {wanted!r}, expected 'count', or a pair as ('sum', field)")
+    operation, field_name = pair
     if operation not in _AGGREGATIONS:
         raise ArgumentError(f"aggregate {name!r} is {operation!r}, expected one of {', '.join(_AGGREGATIONS)}")
     number = _AGGREGATIONS[operation]
@@ -311,6 +316,9 @@ def _aggregate(dtype: np.dtype, name: str, wanted: Aggregate) -> Tuple[_native.A
         if dtype.fields is None or field_name not in dtype.fields:
             raise ArgumentError(f"aggregate {name!r} has the field {field_name!r}, which the array lacks")
         field, offset = dtype.fields[field_name][:2]
+    if field.names is not None:
+        raise ArgumentError(f"aggregate {name!r} names no field: pass ({operation!r}, field), with one of"
+                            f" {', '.join(field.names)}")
     kind = key_kind(field, f"aggregate {name!r}")
     if field.kind not in "iufbmM" or field.str[1:] == "f2" or (field.kind == "M" and number == _SUM):
         raise ArgumentError(f"aggregate {name!r} is the {operation} of {field}, which is not a number for it")

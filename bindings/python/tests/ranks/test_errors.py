@@ -32,6 +32,11 @@ def refused(call, text="", error=ftsort.ArgumentError):
     (TABLE, dict(key=["a"], descending=[True, False]), "2 elements"),
     (TABLE, dict(key=[]), "0 fields"),
     (np.zeros(2), dict(compare=lambda a, b: 0, descending=[True]), "compare decides"),
+    (np.zeros(2), dict(compare=5), "compare is 5"),
+    (TABLE, dict(key=5), "key is 5, expected a field"),
+    (TABLE, dict(key=["a", ["b"]]), "the fields are a, b"),
+    (TABLE, dict(descending=1), "descending is 1, expected a bool"),
+    (None, {}, "pass an array, or a list of numbers"),
     (np.zeros(2, np.dtype([])), {}, "0 bytes"),
     (np.ma.masked_array([1.0, 2.0], [True, False]), {}, "masked array"),
 ])
@@ -51,14 +56,15 @@ def test_other_exceptions_let_the_peers_return(group):
 
     refused(lambda: group.sort(Broken() if RANK == CULPRIT else [1.0]), "broken", ZeroDivisionError)
     refused(lambda: group.sort_many([[1.0], None if RANK == CULPRIT else [1.0]]), "Python objects")
+    refused(lambda: group.sort_many(3 if RANK == CULPRIT else []), "arrays is 3")
     refused(lambda: group.set_algorithm("quick" if RANK == CULPRIT else "auto"), "expected one of")
 
 
 def test_different_types_are_an_error_on_all_ranks(group):
     if SIZE == 1:
         pytest.skip("one rank has one type")
-    with pytest.raises(ftsort.ArgumentError):
-        group.sort(np.zeros(2, "i4" if RANK == 0 else "f8"))
+    with pytest.raises(ftsort.ArgumentError, match="type int64; an empty list has" if RANK == 0 else "type float64"):
+        group.sort([1] if RANK == 0 else [])
 
 
 def test_agree(group):
@@ -84,6 +90,11 @@ def test_queries(group):
         lambda: group.top(ok, -1 if RANK == CULPRIT else 1),
         lambda: group.select(ok, -1 if RANK == CULPRIT else 0),
         lambda: group.group_by(ok, None, {"n": "median" if RANK == CULPRIT else "count"}),
+        lambda: group.group_by(ok, None, {"n": ("sum",) if RANK == CULPRIT else "count"}),
+        lambda: group.group_by(ok, None, {"n": 5 if RANK == CULPRIT else "count"}),
+        lambda: group.group_by(ok, None, ["count"] if RANK == CULPRIT else {"n": "count"}),
+        lambda: group.group_by(TABLE, None, {"n": ("sum", None) if RANK == CULPRIT else "count"}),
+        lambda: group.top(ok, True if RANK == CULPRIT else 1),
     ]
     for call in calls:
         refused(call)

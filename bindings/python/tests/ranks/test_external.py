@@ -74,10 +74,13 @@ def test_wrong_arguments(group, shared_path):
     source = write(f"{shared_path}/in", np.arange(5.0))
     culprit = RANK == SIZE - 1
 
-    def sort(dtype="f8", *, sources=source, **options):
-        group.external_sort(sources, f"{shared_path}/out", dtype, **options)
+    def sort(dtype="f8", *, sources=source, output=f"{shared_path}/out", **options):
+        group.external_sort(sources, output, dtype, **options)
 
     refused(lambda: sort("f2" if culprit else "f8"), "float16")
+    refused(lambda: sort(None if culprit else "f8"), "dtype is None")
+    refused(lambda: sort(sources=3 if culprit else source), "sources is 3, expected a path")
+    refused(lambda: sort(output=["a"] if culprit else f"{shared_path}/out"), "output is .'a'., expected a path")
     refused(lambda: sort(sources=[] if culprit else source), "sources is empty")
     refused(lambda: sort(memory=0 if culprit else None), "memory is 0")
     refused(lambda: sort(output_offset=-1 if culprit else 0), "output_offset is -1")
