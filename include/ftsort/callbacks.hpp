@@ -96,13 +96,21 @@ view<const T> elements(const void *data, std::size_t size)
 
 namespace detail {
 
-/** Runs a callback of the caller, and returns 0, or 1 if it throws: exceptions must not reach the C library. */
+/** Runs a callback of the caller, and returns 0, or 1 if it throws: exceptions must not reach the C library. The text of
+ * the exception becomes a part of the error of the call. */
 template <class Body>
 int guarded(Body body) noexcept
 {
 #ifdef __cpp_exceptions
   try {
     return body();
+  } catch (const std::exception &thrown) {
+    try {
+      callback_text() = thrown.what();
+    } catch (...) {
+      callback_text().clear();
+    }
+    return 1;
   } catch (...) {
     return 1;
   }

@@ -81,6 +81,17 @@ class view {
   std::size_t size_ = 0;
 };
 
+namespace detail {
+
+/** The text of the last exception of a callback on this thread. */
+inline std::string &callback_text()
+{
+  thread_local std::string text;
+  return text;
+}
+
+}  // namespace detail
+
 /** A status other than FTSORT_OK. The exception that `group` throws, and the error of `expected`. */
 class error : public std::exception {
  public:
@@ -106,7 +117,10 @@ class error : public std::exception {
       ftsort_lost_ranks(group, ranks.data(), ranks.size());
     }
     const char *reason = ftsort_last_error(group); /* Begins with the meaning of the status. */
-    return error(status, std::move(ranks), *reason != '\0' ? reason : ftsort_status_text(status));
+    std::string text = *reason != '\0' ? reason : ftsort_status_text(status);
+    const std::string thrown = std::exchange(detail::callback_text(), std::string());
+    if (status == FTSORT_ERR_CALLBACK && !thrown.empty()) text.append(": ").append(thrown);
+    return error(status, std::move(ranks), std::move(text));
   }
 
  private:

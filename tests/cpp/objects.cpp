@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <stdexcept>
 
 #include "expect.hpp"
 
@@ -281,10 +282,12 @@ static void exceptions()
   is_caught = false;
   try {
     ftsort::rounds thrower;
-    thrower.absorb = [](const ftsort_task &, ftsort::bytes, ftsort::buffer &) { throw 1; };
+    thrower.absorb = [](const ftsort_task &, ftsort::bytes, ftsort::buffer &) {
+      throw std::runtime_error("the reason");
+    };
     g.run(thrower, std::array<int, 1>{1});
   } catch (const ftsort::error &error) {
-    is_caught = error.status() == FTSORT_ERR_CALLBACK;
+    is_caught = error.status() == FTSORT_ERR_CALLBACK && std::strstr(error.what(), ": the reason") != nullptr;
   }
   EXPECT(is_caught);
   EXPECT(ftsort::group::of(MPI_COMM_WORLD).ranks() == ranks);

@@ -379,14 +379,13 @@ impl Engine<'_> {
 pub fn agreed_error(status: Status, own: Option<Error>) -> Error {
     match own {
         Some(error) if error.status == status => error,
-        _ if status == Status::Argument => Error::new(
-            Status::PeerArgument,
-            "another rank passed a wrong argument; it has the details",
-        ),
-        _ => Error::new(
-            status,
-            format!("{} on another rank, which has the details", status.text()),
-        ),
+        _ => {
+            let status = match status {
+                Status::Argument => Status::PeerArgument,
+                other => other,
+            };
+            Error::new(status, "another rank has the details")
+        }
     }
 }
 
