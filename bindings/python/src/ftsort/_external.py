@@ -135,8 +135,10 @@ class ExternalSorts:
 
 
 def _remove(output: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):  # Another rank has removed it.
-        os.remove(output)
+    """Removes an output and the state from which another call would take it for complete."""
+    for name in (os.fsencode(output) + b".ftsort", os.fsencode(output)):
+        with contextlib.suppress(FileNotFoundError):  # Another rank has removed it.
+            os.remove(name)
 
 
 def _type(dtype: Any) -> np.dtype:

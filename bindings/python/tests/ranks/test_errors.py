@@ -177,11 +177,11 @@ def test_exceptions_of_compare_on_one_rank_are_errors_of_all(group, shared_path,
     protected = group.protect(data, compare=compare)
     healthy = False
     for call in (lambda: group.sort(data, compare=compare), protected.sort, lambda: result.verify(data),
-                 lambda: group.external_sort(path, path + ".sorted", data.dtype, compare=compare)):
+                 lambda: group.external_sort(path, path + ".sorted", data.dtype, compare=compare, resume=True)):
         with pytest.raises(ftsort.CallbackError, match="compare") as caught:
             call()
         assert isinstance(caught.value.__cause__, KeyError) == is_culprit
-    assert not os.path.exists(path + ".sorted")
+    assert not os.path.exists(path + ".sorted") and not os.path.exists(path + ".sorted.ftsort")
     healthy = True
     assert protected.sort().total == 50 * SIZE
     assert result.verify(data) == 0
