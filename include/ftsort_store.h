@@ -48,7 +48,7 @@ ftsort_status ftsort_store_put(ftsort *group, int32_t node, const void *state, s
  * \param state  receives the address of the bytes, aligned to 64; valid until the next ftsort_fault_check,
  *               ftsort_store_commit or ftsort_store_clear, or until the group is released. NULL if no state of this
  *               node was committed, if it is lost, and after an error
- * \param bytes  receives the size; may be NULL
+ * \param bytes  receives the size, 0 without a state; may be NULL
  * \return FTSORT_OK; FTSORT_ERR_ARGUMENT also for a node that another rank executes; FTSORT_ERR_STATE
  */
 ftsort_status ftsort_store_get(ftsort *group, int32_t node, const void **state, size_t *bytes);
@@ -63,7 +63,7 @@ ftsort_status ftsort_store_get(ftsort *group, int32_t node, const void **state, 
  * begins.
  *
  * \param done       not 0 if this rank did its part of the round; 0 on any rank prevents the commit
- * \param committed  receives 1 or 0, the same on all survivors
+ * \param committed  receives 1 or 0, the same on all survivors; 0 after an error
  * \return FTSORT_OK, committed or not; FTSORT_ERR_MEMORY or FTSORT_ERR_STORE if a rank could not keep its states,
  *         and the round is not committed; FTSORT_ERR_DATA_LOST if states of the ranks that ftsort_lost_ranks names
  *         cannot be recovered (not committed either; all other states are in place); or another status of

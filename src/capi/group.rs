@@ -8,7 +8,9 @@ use mpi_sys::MPI_Comm;
 use super::choice::SortChoice;
 use super::config::{ftsort_algorithm, ftsort_config};
 use super::guard::{caught_silently, without_group};
-use super::handle::{Handle, clear, last_error, on_group, on_group_locally, place_of, refuse};
+use super::handle::{
+    Handle, clear, last_error, on_group, on_group_locally, place_of, preset, refuse,
+};
 use super::monitor::ftsort_monitor;
 use super::settings::Settings;
 use super::status::ftsort_status;
@@ -207,6 +209,8 @@ pub unsafe extern "C" fn ftsort_fault_check(
     group: *mut Handle,
     new_failures: *mut usize,
 ) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { preset(new_failures, 0) };
     on_group(group, |group| {
         let found = group.group.find_failures()?;
         // SAFETY: this function's contract.
@@ -237,6 +241,8 @@ pub unsafe extern "C" fn ftsort_agree(
     flags: *mut u32,
     new_failures: *mut usize,
 ) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { preset(new_failures, 0) };
     on_group(group, |group| {
         // SAFETY: this function's contract.
         let flags = unsafe { place_of("flags", flags) };

@@ -191,8 +191,17 @@ pub(super) fn refuse<T>(text: impl Into<String>) -> Result<T> {
 /// `place` is NULL or valid.
 pub(super) unsafe fn clear<T>(place: *mut *mut T) {
     // SAFETY: this function's contract.
+    unsafe { preset(place, std::ptr::null_mut()) };
+}
+
+/// Sets a place to the value that it has after an error, at the beginning of a call.
+///
+/// # Safety
+/// `place` is NULL or valid.
+pub(super) unsafe fn preset<T>(place: *mut T, value: T) {
+    // SAFETY: this function's contract.
     if let Some(place) = unsafe { place.as_mut() } {
-        *place = std::ptr::null_mut();
+        *place = value;
     }
 }
 

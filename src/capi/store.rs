@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::handle::{Handle, clear, on_group, on_group_locally, place_of};
+use super::handle::{Handle, clear, on_group, on_group_locally, place_of, preset};
 use super::result::address_of;
 use super::slices::CArray;
 use super::status::ftsort_status;
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn ftsort_store_put(
 /// \param state  receives the address of the bytes, aligned to 64; valid until the next ftsort_fault_check,
 ///               ftsort_store_commit or ftsort_store_clear, or until the group is released. NULL if no state
 ///               of this node was committed, if it is lost, and after an error
-/// \param bytes  receives the size; may be NULL
+/// \param bytes  receives the size, 0 without a state; may be NULL
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT also for a node that another rank executes; FTSORT_ERR_STATE
 ///
 /// # Safety
@@ -68,7 +68,10 @@ pub unsafe extern "C" fn ftsort_store_get(
     bytes: *mut usize,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    unsafe { clear(state.cast::<*mut c_void>()) };
+    unsafe {
+        clear(state.cast::<*mut c_void>());
+        preset(bytes, 0);
+    }
     on_group_locally(group, |group| {
         // SAFETY: this function's contract.
         let (place, bytes) = unsafe { (place_of("state", state)?, bytes.as_mut()) };
@@ -90,7 +93,7 @@ pub unsafe extern "C" fn ftsort_store_get(
 /// the papers. In both cases the next round begins.
 ///
 /// \param done       not 0 if this rank did its part of the round; 0 on any rank prevents the commit
-/// \param committed  receives 1 or 0, the same on all survivors
+/// \param committed  receives 1 or 0, the same on all survivors; 0 after an error
 /// \return FTSORT_OK, committed or not; FTSORT_ERR_MEMORY or FTSORT_ERR_STORE if a rank could not keep its
 ///         states, and the round is not committed; FTSORT_ERR_DATA_LOST if states of the ranks that
 ///         ftsort_lost_ranks names cannot be recovered (not committed either; all other states are in place);
@@ -104,6 +107,8 @@ pub unsafe extern "C" fn ftsort_store_commit(
     done: c_int,
     committed: *mut c_int,
 ) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { preset(committed, 0) };
     on_group(group, |group| {
         // SAFETY: this function's contract.
         let (place, has_place) = match unsafe { place_of("committed", committed) } {

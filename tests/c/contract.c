@@ -137,7 +137,7 @@ static void refuses_inter_communicators(void)
 
 /* ---- Outputs after an error ---- */
 
-/* Every function that gives the caller a pointer sets it to NULL before it looks at the group. `local`: whether that
+/* Functions set their outputs to NULL or 0 before they look at the group. `local`: whether that
  * status is also the one of functions that do not need MPI. */
 static void outputs_are_null(ftsort *group, ftsort_status status, int local)
 {
@@ -146,7 +146,10 @@ static void outputs_are_null(ftsort *group, ftsort_status status, int local)
   ftsort_input *input;
   const ftsort_monitor *monitor;
   const void *state;
+  size_t size, count;
+  uint32_t flags = 5;
   int32_t number = 1;
+  int committed;
 #define EXPECT_NULL(place, call)         \
   do {                                   \
     (place) = (void *)&failures;         \
@@ -169,6 +172,13 @@ static void outputs_are_null(ftsort *group, ftsort_status status, int local)
     EXPECT_NULL(result, ftsort_result_of_array(group, &i32, &number, 1, &result));
     EXPECT_NULL(state, ftsort_store_get(group, 0, &state, NULL));
   }
+  size = count = 7;
+  committed = 7;
+  if (local) EXPECT(ftsort_store_get(group, 0, &state, &size) == status && size == 0);
+  EXPECT(ftsort_store_commit(group, 1, &committed) == status && committed == 0);
+  EXPECT(ftsort_fault_check(group, &count) == status && count == 0);
+  count = 7;
+  EXPECT(ftsort_agree(group, &flags, &count) == status && count == 0 && flags == 5);
   results[1] = (void *)&failures;
   EXPECT_NULL(results[0], ftsort_run_many(group, &array, 2, results));
   EXPECT(results[1] == NULL);

@@ -132,13 +132,20 @@ impl<'a> Prepared<'a> {
         Some(Sorted { kernel, ordered })
     }
 
-    /// `Status::Argument` if a contribution cannot be merged.
-    fn check(&self, contribution: &[u8]) -> Result<()> {
+    /// Copies a contribution in the form that a result has. `Status::Argument` if it cannot be merged.
+    fn taken(&self, contribution: &[u8]) -> Result<Slice> {
         match (&self.operation, self.sorted()) {
-            (_, Some(sorted)) => sorted.check(contribution),
-            (MergeOperation::Numbers(numbers), _) => numbers.check(contribution),
-            _ => Ok(()),
+            (_, Some(sorted)) => sorted.check(contribution)?,
+            (MergeOperation::Numbers(numbers), _) => {
+                numbers.check(contribution)?;
+                if numbers.operation.is_logical() && !contribution.is_empty() {
+                    // It may be the only one, and is a truth value then, too.
+                    return Ok(numbers.merge(contribution, contribution)?.into());
+                }
+            }
+            _ => {}
         }
+        copied(contribution)
     }
 }
 
@@ -211,8 +218,7 @@ impl<T: Transport> Group<T> {
                 group.check_spare("the size of the contribution", given.contribution.len())?;
                 let fingerprint = given.operation.fingerprint();
                 let operation = Prepared::new(given.operation, &group.threads);
-                operation.check(given.contribution)?;
-                let mine = copied(given.contribution)?;
+                let mine = operation.taken(given.contribution)?;
                 Ok((given.options, operation, fingerprint, mine))
             });
             let (mut options, operation, mine) = group.before_trees(|engine| {

@@ -205,7 +205,8 @@ fn leading_records(kernel: &dyn Kernel, records: &[u8]) -> usize {
     match near.clone().position(|record| !same(record)) {
         Some(position) => 1 + position,
         None if rest.len() <= SMALL * size => 1 + rest.len() / size,
-        None => kernel.upper_bound(records, first),
+        // A search with a comparator that is no order can end anywhere.
+        None => kernel.upper_bound(records, first).max(1 + SMALL),
     }
 }
 
@@ -419,7 +420,8 @@ fn other_records(node: Node) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_kernels::kernel::kernel_of;
+    use ftsort_kernels::kernel::{kernel_for, kernel_of};
+    use ftsort_kernels::record::{Comparator, Fields, Layout};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -439,6 +441,25 @@ mod tests {
             of(Aggregation::Greatest, KeyKind::F32, 8),
             of(Aggregation::Sum, KeyKind::F32, 8),
         ]
+    }
+
+    /// Less records are equal to greater ones, and none is equal to itself.
+    #[test]
+    fn a_comparator_that_is_no_order_makes_groups_too() {
+        let compare = |one: &[u8], other: &[u8]| match one < other {
+            true => Ordering::Equal,
+            false => Ordering::Greater,
+        };
+        let layout = Layout::new(Fields {
+            record_bytes: SIZE,
+            key: KeyKind::Compare as i32,
+            compare: Some(Comparator::new(compare)),
+            ..Fields::default()
+        });
+        let kernel = kernel_for(&layout.unwrap(), 1);
+        let records: Vec<u8> = (0..20).flat_map(|key| record(key, 0, 0.0)).collect();
+        let summary = Summary::of(Node(0), &records, &*kernel, &[Aggregate::COUNT]);
+        assert_eq!((summary.records, summary.groups > 0), (20, true));
     }
 
     type Row = (Vec<u8>, u64, i64, i32, f32, f64);

@@ -95,6 +95,13 @@ pub enum Operation {
     Or,
 }
 
+impl Operation {
+    /// Whether its results are truth values.
+    pub fn is_logical(self) -> bool {
+        matches!(self, Operation::And | Operation::Or)
+    }
+}
+
 /// Combines arrays of numbers element by element.
 pub struct Elementwise {
     /// The type of the numbers.
@@ -114,7 +121,7 @@ impl Elementwise {
         match self.kind.natural_bytes() {
             Some(size) if array.len().is_multiple_of(size) => Ok(()),
             Some(size) => refuse(format!(
-                "{} bytes are not a whole number of numbers of {size} bytes",
+                "the contribution has {} bytes, which is not a multiple of {size}, the size of a number",
                 array.len()
             )),
             None => refuse("only numbers can be combined element by element".into()),

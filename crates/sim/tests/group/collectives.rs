@@ -10,9 +10,11 @@ use ftsort_core::group::{
 };
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::{Rounds, Task, bytes};
+use ftsort_core::tree::fold::{Elementwise, Operation};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::record::KeyKind;
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 
 /// A loop that adds its round to a state for each node, and survives failures.
@@ -133,6 +135,30 @@ fn rounds_run_although_a_rank_fails() {
             .flat_map(|states| states.expect("survivors succeed"))
             .collect();
         assert_eq!(states, [15; 4], "seed {seed}");
+    }
+}
+
+/// Also if only one rank contributes, alone or beside others.
+#[test]
+fn truth_values_of_a_tree_are_0_and_1() {
+    for ranks in [1, 2, 3] {
+        for operation in [Operation::And, Operation::Or] {
+            let outcomes = play_group(ranks, 1, GroupConfig::default(), "", move |rank, group| {
+                let merged = group.tree_merge(TreeMerge {
+                    options: TreeOptions::default(),
+                    operation: MergeOperation::Numbers(Elementwise {
+                        kind: KeyKind::U8,
+                        operation,
+                        ordered: false,
+                    }),
+                    contribution: if rank.0 == 0 { &[2, 0, 255] } else { &[] },
+                })?;
+                Ok(merged.map(|merged| merged.to_vec()))
+            });
+            let mut merged = outcomes.into_iter().flatten();
+            let merged = merged.find_map(|merged| merged.expect("no rank fails"));
+            assert_eq!(merged, Some(vec![1, 0, 1]), "{ranks} {operation:?}");
+        }
     }
 }
 

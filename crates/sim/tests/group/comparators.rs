@@ -22,9 +22,12 @@ fn layouts(salt: u32) -> Vec<Layout> {
     // Greater than the next few, less than all others.
     let circular =
         move |one: &[u8], other: &[u8]| ((hash(one) + 1013 - hash(other)) % 1013).cmp(&506);
+    // Most records are equal to some others, and not to themselves.
+    let uneven = move |one: &[u8], other: &[u8]| (hash(one) % 2).cmp(&(hash(other) % 3));
     let comparators = [
         Comparator::new(random),
         Comparator::new(circular),
+        Comparator::new(uneven),
         Comparator::new(|_: &[u8], _: &[u8]| Ordering::Greater),
         Comparator::new(|_: &[u8], _: &[u8]| Ordering::Less),
     ];
