@@ -14,7 +14,11 @@ pub fn check(data: &[u8]) {
         Ok(plan) => plan,
         Err(error) => {
             assert_eq!(error.status, Status::Argument);
-            assert!(error.text.starts_with("faults (config.faults"), "{}", error.text);
+            assert!(
+                error.text.starts_with("faults (config.faults"),
+                "{}",
+                error.text
+            );
             return;
         }
     };
