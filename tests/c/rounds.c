@@ -138,15 +138,15 @@ static void failing_callbacks(void)
     rounds = gathering();
     rounds.emit = refuse_emit;
     snprintf(word, sizeof word, "%s for node %d in round 1", emit, victim);
-    refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, here ? word : "on another rank");
+    refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, here ? word : "another rank has the details");
     rounds.emit = NULL;
     rounds.absorb = refuse_absorb;
     snprintf(word, sizeof word, "%s for node %d in round 1", absorb, victim);
-    refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, here ? word : "on another rank");
+    refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, here ? word : "another rank has the details");
     rounds = gathering();
     rounds.begin = refuse_begin;
     rounds.begin_all = 1;
-    refused(&rounds, NULL, 0, FTSORT_ERR_CALLBACK, here ? "begin callback returned 8" : "on another rank");
+    refused(&rounds, NULL, 0, FTSORT_ERR_CALLBACK, here ? "begin callback returned 8" : "another rank has the details");
   }
   victim = 0;
   rounds = gathering();
