@@ -2,12 +2,14 @@
 
 use std::ffi::c_void;
 
+use super::group::ftsort;
 use super::handle::{Handle, refuse};
 use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::run::sort_on;
 use super::slices::CArray;
 use super::status::ftsort_status;
+use ftsort_core::group::SortInput;
 use ftsort_core::query::groups::{Aggregate, Aggregation};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::record::KeyKind;
@@ -63,20 +65,12 @@ pub unsafe extern "C" fn ftsort_unique(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
+    let sort = |group: &mut ftsort, input: Result<_>| {
+        let counted = input.map(|input| (input, vec![Aggregate::COUNT]));
+        group.group.group_by_checked(counted)
+    };
     // SAFETY: this function's contract.
-    unsafe {
-        sort_on(
-            group,
-            || read_layout(record),
-            data,
-            count,
-            result,
-            |group, input| {
-                let counted = input.map(|input| (input, vec![Aggregate::COUNT]));
-                group.group.group_by_checked(counted)
-            },
-        )
-    }
+    unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }
 
 /// Combines the records with equal keys. [C]
@@ -103,23 +97,17 @@ pub unsafe extern "C" fn ftsort_group_by(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
+    let sort = |group: &mut ftsort, input: Result<SortInput<'_>>| {
+        let arguments = input.and_then(|input| {
+            let size = input.layout.record_bytes();
+            // SAFETY: this function's contract.
+            let aggregates = unsafe { aggregates_of(aggregates, aggregate_count, size)? };
+            Ok((input, aggregates))
+        });
+        group.group.group_by_checked(arguments)
+    };
     // SAFETY: this function's contract.
-    unsafe {
-        sort_on(
-            group,
-            || read_layout(record),
-            data,
-            count,
-            result,
-            |group, input| {
-                let arguments = input.and_then(|input| {
-                    let size = input.layout.record_bytes();
-                    Ok((input, aggregates_of(aggregates, aggregate_count, size)?))
-                });
-                group.group.group_by_checked(arguments)
-            },
-        )
-    }
+    unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }
 
 /// # Safety

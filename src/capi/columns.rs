@@ -86,17 +86,9 @@ pub unsafe extern "C" fn ftsort_argsort(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
+    let sort = |group: &mut ftsort, input| group.group.argsort_checked(input);
     // SAFETY: this function's contract.
-    unsafe {
-        sort_on(
-            group,
-            || read_layout(record),
-            data,
-            count,
-            result,
-            |group, input| group.group.argsort_checked(input),
-        )
-    }
+    unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }
 
 /// Computes the position of each record in the sorted order. [C]
@@ -121,17 +113,9 @@ pub unsafe extern "C" fn ftsort_positions(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
+    let sort = |group: &mut ftsort, input| group.group.positions_checked(input);
     // SAFETY: this function's contract.
-    unsafe {
-        sort_on(
-            group,
-            || read_layout(record),
-            data,
-            count,
-            result,
-            |group, input| group.group.positions_checked(input),
-        )
-    }
+    unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }
 
 /// Returns the number of columns of a result: 1 but for ftsort_sort_by_key, ftsort_unique and ftsort_group_by; 0 for

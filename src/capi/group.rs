@@ -9,7 +9,8 @@ use super::choice::SortChoice;
 use super::config::{ftsort_algorithm, ftsort_config};
 use super::guard::{caught_silently, without_group};
 use super::handle::{
-    Handle, clear, last_error, on_group, on_group_locally, place_of, preset, refuse,
+    Handle, clear, last_error, on_group, on_group_locally, place_of, place_or_refusal, preset,
+    refuse,
 };
 use super::monitor::ftsort_monitor;
 use super::settings::Settings;
@@ -292,11 +293,8 @@ pub unsafe extern "C" fn ftsort_comm(
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let (place, has_place) = match unsafe { place_of("survivors", survivors) } {
-            Ok(place) => (Some(place), Ok(())),
-            Err(error) => (None, Err(error)),
-        };
-        let survivors = group.group.survivor_comm_checked(has_place)?;
+        let (place, refusal) = unsafe { place_or_refusal("survivors", survivors) };
+        let survivors = group.group.survivor_comm_checked(refusal)?;
         if let Some(place) = place {
             *place = survivors;
         }

@@ -105,10 +105,7 @@ pub(super) unsafe fn on_group_for<T>(
     unsafe { clear(place) };
     on_group(handle, |group| {
         // SAFETY: as above.
-        let (place, refusal) = match unsafe { place_of(name, place) } {
-            Ok(place) => (Some(place), Ok(())),
-            Err(error) => (None, Err(error)),
-        };
+        let (place, refusal) = unsafe { place_or_refusal(name, place) };
         let given = work(group, refusal)?;
         if let Some(place) = place {
             *place = given;
@@ -215,6 +212,21 @@ pub(super) unsafe fn place_of<'a, T>(name: &str, place: *mut T) -> Result<&'a mu
         let text = format!("{name} is NULL: pass the address of a variable");
         Error::new(Status::Argument, text)
     })
+}
+
+/// As [`place_of`], with the error apart: a rank without a place takes part, so that the others do not wait for it.
+///
+/// # Safety
+/// As for [`place_of`].
+pub(super) unsafe fn place_or_refusal<'a, T>(
+    name: &str,
+    place: *mut T,
+) -> (Option<&'a mut T>, Result<()>) {
+    // SAFETY: this function's contract.
+    match unsafe { place_of(name, place) } {
+        Ok(place) => (Some(place), Ok(())),
+        Err(error) => (None, Err(error)),
+    }
 }
 
 /// Fills in a struct of the caller, up to the size in its `struct_size`.

@@ -130,17 +130,12 @@ pub unsafe extern "C" fn ftsort_top(
     top: u64,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
+    let sort = |group: &mut ftsort, input: Result<_>| {
+        let arguments = input.map(|input| (input, top));
+        group.group.top_checked(arguments)
+    };
     // SAFETY: this function's contract.
-    unsafe {
-        sort_on(
-            group,
-            || read_layout(record),
-            data,
-            count,
-            result,
-            |group, input| group.group.top_checked(input.map(|input| (input, top))),
-        )
-    }
+    unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }
 
 /// Numbers that the caller passes, with the names of their arguments for error texts.

@@ -2,7 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::handle::{Handle, clear, on_group, on_group_locally, place_of, preset};
+use super::handle::{
+    Handle, clear, on_group, on_group_locally, place_of, place_or_refusal, preset,
+};
 use super::result::address_of;
 use super::slices::CArray;
 use super::status::ftsort_status;
@@ -111,11 +113,8 @@ pub unsafe extern "C" fn ftsort_store_commit(
     unsafe { preset(committed, 0) };
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let (place, has_place) = match unsafe { place_of("committed", committed) } {
-            Ok(place) => (Some(place), Ok(())),
-            Err(error) => (None, Err(error)),
-        };
-        let agreed = group.group.commit_states_checked(done != 0, has_place)?;
+        let (place, refusal) = unsafe { place_or_refusal("committed", committed) };
+        let agreed = group.group.commit_states_checked(done != 0, refusal)?;
         if let Some(place) = place {
             *place = agreed.into();
         }

@@ -137,8 +137,8 @@ static void refuses_inter_communicators(void)
 
 /* ---- Outputs after an error ---- */
 
-/* Functions set their outputs to NULL or 0 before they look at the group. `local`: whether that
- * status is also the one of functions that do not need MPI. */
+/* Functions set their outputs to NULL or 0 before they look at the group. `local`: whether functions that do not need
+ * MPI have this status, too. */
 static void outputs_are_null(ftsort *group, ftsort_status status, int local)
 {
   const ftsort_array array = {&i32, NULL, 0};

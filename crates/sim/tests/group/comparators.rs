@@ -19,7 +19,7 @@ fn layouts(salt: u32) -> Vec<Layout> {
         (hash * 421 + salt) % 1013
     };
     let random = move |one: &[u8], other: &[u8]| (hash(one) * hash(other) % 7 < 3).cmp(&true);
-    // Greater than the next few, less than all others.
+    // In a circle: less than half of the others, and greater than the other half.
     let circular =
         move |one: &[u8], other: &[u8]| ((hash(one) + 1013 - hash(other)) % 1013).cmp(&506);
     // Most records are equal to some others, and not to themselves.
