@@ -152,20 +152,26 @@ struct config : ftsort_config {
   ftsort_config native()
   {
     ftsort_config made = *this;
-    if (event_handler || log_handler || reload_handler) made.user = this;
-    if (event_handler) {
+    if (!event_handler && !log_handler && !reload_handler) return made;
+    made.user = this;
+    /* A callback of C beside a handler still receives the caller's `user`. */
+    if (event_handler || on_event != nullptr) {
       made.on_event = [](void *self, const ftsort_event *event) noexcept {
-        static_cast<config *>(self)->event_handler(*event);
+        const config &given = *static_cast<config *>(self);
+        given.event_handler ? given.event_handler(*event) : given.on_event(given.user, event);
       };
     }
-    if (log_handler) {
+    if (log_handler || on_log != nullptr) {
       made.on_log = [](void *self, int level, const char *line) noexcept {
-        static_cast<config *>(self)->log_handler(level, line);
+        const config &given = *static_cast<config *>(self);
+        given.log_handler ? given.log_handler(level, line) : given.on_log(given.user, level, line);
       };
     }
-    if (reload_handler) {
+    if (reload_handler || reload != nullptr) {
       made.reload = [](void *self, std::int32_t rank, ftsort_buffer *data) noexcept {
-        return detail::filled(data, [&](buffer &target) { static_cast<config *>(self)->reload_handler(rank, target); });
+        const config &given = *static_cast<config *>(self);
+        if (!given.reload_handler) return given.reload(given.user, rank, data);
+        return detail::filled(data, [&](buffer &target) { given.reload_handler(rank, target); });
       };
     }
     return made;

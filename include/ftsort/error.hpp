@@ -166,6 +166,11 @@ class [[nodiscard]] expected {
     if (!has_value()) detail::fail(error());
     return **this;
   }
+  const T &value() const &
+  {
+    if (!has_value()) detail::fail(error());
+    return **this;
+  }
   T &&value() && { return std::move(value()); }
 
   /** The error; with a value the behaviour is undefined. */

@@ -38,12 +38,12 @@ struct external {
 /** Sorts records of type `T`, and returns the figures of this rank (ftsort_external_sort). [C] The functions of `files` must
  * not throw. */
 template <class T, class Policy, class... Key>
-auto external_sort(const basic_group<Policy> &group, const external &files, Key... key)
+auto external_sort(const basic_group<Policy> &of_group, const external &files, Key... key)
 {
   const auto pointers = [](const std::vector<std::string> &paths) {
-    std::vector<const char *> all;
-    for (const std::string &path : paths) all.push_back(path.c_str());
-    return all;
+    std::vector<const char *> of_c;
+    for (const std::string &path : paths) of_c.push_back(path.c_str());
+    return of_c;
   };
   const std::vector<const char *> sources = pointers(files.sources), scratch = pointers(files.scratch);
   const order<T> by = detail::make_order<T>(std::move(key)...);
@@ -63,18 +63,18 @@ auto external_sort(const basic_group<Policy> &group, const external &files, Key.
   native.output_offset = files.output_offset;
   native.user = const_cast<external *>(&files);
   if (files.read) {
-    native.read = [](void *user, std::uint64_t position, void *buffer, std::size_t bytes) {
-      return static_cast<const external *>(user)->read(position, buffer, bytes) ? 0 : 1;
+    native.read = [](void *user, std::uint64_t position, void *buffer, std::size_t size) {
+      return static_cast<const external *>(user)->read(position, buffer, size) ? 0 : 1;
     };
   }
   if (files.write) {
-    native.write = [](void *user, std::uint64_t position, const void *data, std::size_t bytes) {
-      return static_cast<const external *>(user)->write(position, data, bytes) ? 0 : 1;
+    native.write = [](void *user, std::uint64_t position, const void *data, std::size_t size) {
+      return static_cast<const external *>(user)->write(position, data, size) ? 0 : 1;
     };
   }
   external_stats stats = FTSORT_EXTERNAL_STATS_INIT;
-  const ftsort_status status = ftsort_external_sort(group.native(), &record, &native, &stats);
-  return group.finish(status, [&] { return stats; });
+  const ftsort_status status = ftsort_external_sort(of_group.native(), &record, &native, &stats);
+  return of_group.finish(status, [&] { return stats; });
 }
 
 }  // namespace ftsort

@@ -45,6 +45,9 @@ MPI_Datatype mpi_type()
 
 }  // namespace detail
 
+template <class Policy>
+class monitor;
+
 /** A group of ranks. Moved, not copied. The destructor is ftsort_free; after failures use `leave`.
  *
  * `Key` arguments describe an order: nothing for numbers, a comparator, a pointer to a member, a projection, a
@@ -58,6 +61,15 @@ class basic_group {
   using returned = typename Policy::template result<T>;
 
  public:
+  basic_group(basic_group &&) noexcept = default;
+  basic_group &operator=(basic_group &&other) noexcept
+  {
+    native_ = std::move(other.native_); /* First, because ftsort_free still calls the handlers. */
+    options_ = std::move(other.options_);
+    monitor_options_ = std::move(other.monitor_options_);
+    return *this;
+  }
+
   /** Creates a group of the ranks of `comm`, and throws if that fails (ftsort_init). [C] */
   explicit basic_group(MPI_Comm comm, config options = {})
   {
@@ -90,7 +102,9 @@ class basic_group {
   {
     ftsort_result *native = nullptr;
     const ftsort_status status = ftsort_sort(comm, std::data(numbers), std::size(numbers), type, &native);
-    return detail::finish<Policy>(nullptr, status, [&] { return sorted<T>(native); });
+    handle *owner = nullptr; /* The group of `comm` knows the ranks that lost data. */
+    if (status == FTSORT_ERR_DATA_LOST) ftsort_group_of(comm, &owner);
+    return detail::finish<Policy>(owner, status, [&] { return sorted<T>(native); });
   }
 
   /** Describes the elements of an MPI datatype as records of type `T` (ftsort_record_of_type). [L] */
@@ -247,8 +261,8 @@ class basic_group {
   template <class Range, class... Key>
   auto top(const Range &records, std::uint64_t most, Key... key) const
   {
-    const auto call = [most](handle *group, const ftsort_record *record, const void *data, std::size_t count,
-                             ftsort_result **made) { return ftsort_top(group, record, data, count, most, made); };
+    const auto call = [most](handle *of_group, const ftsort_record *record, const void *data, std::size_t count,
+                             ftsort_result **made) { return ftsort_top(of_group, record, data, count, most, made); };
     return with_records(call, records, std::move(key)...);
   }
 
@@ -266,13 +280,13 @@ class basic_group {
 
   /** Combines the records with equal keys: `group_by(records, order, count(), sum(&T::member))`
    * (ftsort_group_by). [C] */
-  template <class Range, class T, class... Results>
+  template <class Range, class T, class... Results, class... Members>
   returned<table<T, Results...>> group_by(const Range &records, const order<T> &by,
-                                          const aggregate<Results> &...aggregates) const
+                                          const aggregate<Results, Members> &...aggregates) const
   {
     const view<const T> all(records);
     const ftsort_record record = by.native();
-    const std::vector<ftsort_aggregate> natives{aggregates.native...};
+    const std::vector<ftsort_aggregate> natives{aggregates.template native<T>()...};
     ftsort_result *native = nullptr;
     const ftsort_status status =
         ftsort_group_by(get(), &record, natives.data(), natives.size(), all.data(), all.size(), &native);
@@ -435,6 +449,8 @@ class basic_group {
   returned<void> finish(ftsort_status status) const { return detail::finish<Policy>(get(), status); }
 
  private:
+  friend class monitor<Policy>;
+
   struct empty {};
   explicit basic_group(empty) {}
 
@@ -494,6 +510,7 @@ class basic_group {
 
   /* Members are released from the last one up: the group before the handlers that it uses. */
   std::unique_ptr<config> options_;
+  mutable std::shared_ptr<const void> monitor_options_; /* Of the last monitor, whose thread calls its test procedure. */
   struct release {
     void operator()(handle *native) const { ftsort_free(native); }
   };

@@ -25,8 +25,7 @@ struct monitor_cost {
   std::uint64_t sent, answered;
 };
 
-/** The monitor of a group, which must outlive this object and not be moved. It must live until `stop`, because it owns the
- * test procedure. */
+/** The monitor of a group, which must outlive this object and not be moved. The group keeps the test procedure. */
 template <class Policy>
 class monitor {
   template <class T>
@@ -34,28 +33,37 @@ class monitor {
 
  public:
   /** Starts to monitor the ranks of a group (ftsort_monitor_start). [C] */
-  static returned<monitor> start(const basic_group<Policy> &group, monitor_options options = {})
+  static returned<monitor> start(const basic_group<Policy> &of_group, monitor_options options = {})
   {
-    auto kept = std::make_unique<monitor_options>(std::move(options));
+    const auto kept = std::make_shared<monitor_options>(std::move(options));
     ftsort_monitor_options native_options = *kept;
     if (kept->test_handler) {
       native_options.user = kept.get();
       native_options.test = [](void *self) noexcept { return static_cast<monitor_options *>(self)->test_handler(); };
     }
     const ftsort_monitor *native = nullptr;
-    const ftsort_status status = ftsort_monitor_start(group.native(), &native_options, &native);
-    return group.finish(status, [&] { return monitor(group, native, std::move(kept)); });
+    const ftsort_status status = ftsort_monitor_start(of_group.native(), &native_options, &native);
+    if (status == FTSORT_OK) of_group.monitor_options_ = kept;
+    return of_group.finish(status, [&] { return monitor(of_group, native); });
   }
 
-  /** Stops the monitor (ftsort_monitor_stop). [C] */
-  returned<void> stop() const { return group_->finish(ftsort_monitor_stop(group_->native())); }
+  monitor(monitor &&) = default;
+  monitor &operator=(monitor &&) = default;
+
+  /** Stops the monitor, which then has no knowledge and no cost (ftsort_monitor_stop). [C] */
+  returned<void> stop()
+  {
+    const ftsort_status status = ftsort_monitor_stop(group_->native());
+    if (status == FTSORT_OK) native_ = nullptr;
+    return group_->finish(status);
+  }
 
   /** Returns the knowledge about a rank; any thread may call it (ftsort_monitor_get_view). [L] */
   returned<ftsort_monitor_view> look(std::int32_t rank) const
   {
     ftsort_monitor_view known = FTSORT_MONITOR_VIEW_INIT;
     const ftsort_status status = ftsort_monitor_get_view(native_, rank, &known);
-    return group_->finish(status, [&] { return known; });
+    return detail::finish<Policy>(nullptr, status, [&] { return known; });
   }
 
   /** Returns the cost so far; any thread may call it (ftsort_monitor_cost). [L] */
@@ -67,21 +75,17 @@ class monitor {
   }
 
  private:
-  monitor(const basic_group<Policy> &group, const ftsort_monitor *native, std::unique_ptr<monitor_options> options)
-      : group_(&group), native_(native), options_(std::move(options))
-  {
-  }
+  monitor(const basic_group<Policy> &of_group, const ftsort_monitor *native) : group_(&of_group), native_(native) {}
 
   const basic_group<Policy> *group_;
   const ftsort_monitor *native_;
-  std::unique_ptr<monitor_options> options_;
 };
 
 /** Starts to monitor the ranks of a group (monitor::start). [C] */
 template <class Policy>
-auto start_monitor(const basic_group<Policy> &group, monitor_options options = {})
+auto start_monitor(const basic_group<Policy> &of_group, monitor_options options = {})
 {
-  return monitor<Policy>::start(group, std::move(options));
+  return monitor<Policy>::start(of_group, std::move(options));
 }
 
 }  // namespace ftsort

@@ -50,7 +50,12 @@ template <class T, std::size_t Size>
 struct key_of<T[Size]> {
   static_assert(sizeof(T) == 1 || std::is_same_v<T, char16_t> || std::is_same_v<T, char32_t>,
                 "an array is a key if its elements are characters or bytes");
-  static constexpr ftsort_key key = std::is_same_v<T, char>       ? FTSORT_KEY_TEXT
+#ifdef __cpp_char8_t
+  static constexpr bool is_text = std::is_same_v<T, char> || std::is_same_v<T, char8_t>;
+#else
+  static constexpr bool is_text = std::is_same_v<T, char>;
+#endif
+  static constexpr ftsort_key key = is_text                       ? FTSORT_KEY_TEXT
                                     : std::is_same_v<T, char16_t> ? FTSORT_KEY_TEXT16
                                     : std::is_same_v<T, char32_t> ? FTSORT_KEY_TEXT32
                                                                   : FTSORT_KEY_BYTES;
@@ -67,18 +72,21 @@ union unmade {
   T value;
 };
 
-template <class T, class Member>
-std::size_t offset_of(Member T::*member)
+/** The offset in `T` of a member of `T` or of a base class of it. */
+template <class T, class Owner, class Member>
+std::size_t offset_of(Member Owner::*member)
 {
+  static_assert(std::is_base_of_v<Owner, T>, "the member belongs to another type than the records");
+  Member T::*const of_record = member;
   const unmade<T> record;
-  return static_cast<std::size_t>(reinterpret_cast<const char *>(std::addressof(record.value.*member)) -
+  return static_cast<std::size_t>(reinterpret_cast<const char *>(std::addressof(record.value.*of_record)) -
                                   reinterpret_cast<const char *>(std::addressof(record)));
 }
 
-template <class T, class Member>
-ftsort_key_part part_of(Member T::*member, bool descending)
+template <class T, class Owner, class Member>
+ftsort_key_part part_of(Member Owner::*member, bool descending)
 {
-  return {offset_of(member), sizeof(Member), key_of<Member>::key, descending ? 1 : 0};
+  return {offset_of<T>(member), sizeof(Member), key_of<std::remove_cv_t<Member>>::key, descending ? 1 : 0};
 }
 
 struct identity {
@@ -89,19 +97,28 @@ struct identity {
   }
 };
 
-/** 1 for the ascending order of a type, -1 for the descending one, 0 for any other comparator. */
-template <class Compare>
+/** 1 for the ascending order of keys of a type, -1 for the descending one, 0 for any other comparator, such as one that
+ * converts the keys to another type. */
+template <class Compare, class Key>
 inline constexpr int direction = 0;
-template <class T>
-inline constexpr int direction<std::less<T>> = 1;
-template <class T>
-inline constexpr int direction<std::greater<T>> = -1;
+template <class Key>
+inline constexpr int direction<std::less<>, Key> = 1;
+template <class Key>
+inline constexpr int direction<std::less<Key>, Key> = 1;
+template <class Key>
+inline constexpr int direction<std::greater<>, Key> = -1;
+template <class Key>
+inline constexpr int direction<std::greater<Key>, Key> = -1;
 #if __cplusplus >= 202002L && defined(__cpp_lib_ranges)
-template <>
-inline constexpr int direction<std::ranges::less> = 1;
-template <>
-inline constexpr int direction<std::ranges::greater> = -1;
+template <class Key>
+inline constexpr int direction<std::ranges::less, Key> = 1;
+template <class Key>
+inline constexpr int direction<std::ranges::greater, Key> = -1;
 #endif
+
+/** The type of the keys of records of type `T`: of the records, or of a member. */
+template <class T, class Project>
+using key_type = std::remove_cv_t<std::remove_reference_t<std::invoke_result_t<Project, const T &>>>;
 
 /** A comparator and a projection of the caller, as a C callback. An exception ends the program. */
 template <class T, class Compare, class Project>
@@ -148,12 +165,12 @@ class order {
   template <class Compare, class Project = detail::identity>
   static order of(Compare compare, Project project = {})
   {
-    constexpr int direction = detail::direction<Compare>;
+    constexpr int direction = detail::direction<Compare, detail::key_type<T, Project>>;
     order made{nothing{}};
     if constexpr (direction != 0 && std::is_same_v<Project, detail::identity>) {
       made.set_key(0, 0, detail::number_key<T>(), direction < 0);
     } else if constexpr (direction != 0 && std::is_member_object_pointer_v<Project>) {
-      const ftsort_key_part part = detail::part_of(project, direction < 0);
+      const ftsort_key_part part = detail::part_of<T>(project, direction < 0);
       made.set_key(part.offset, part.bytes, part.key, direction < 0);
     } else {
       made.set_compare(std::move(compare), std::move(project));
@@ -237,16 +254,16 @@ class order {
 
 namespace detail {
 
-template <class T, class Member>
-ftsort_key_part any_part(Member T::*member)
+template <class T, class Owner, class Member>
+ftsort_key_part any_part(Member Owner::*member)
 {
-  return part_of(member, false);
+  return part_of<T>(member, false);
 }
 
-template <class T, class Member>
-ftsort_key_part any_part(descending_member<T, Member> key)
+template <class T, class Owner, class Member>
+ftsort_key_part any_part(descending_member<Owner, Member> key)
 {
-  return part_of(key.member, true);
+  return part_of<T>(key.member, true);
 }
 
 template <class T, class Member>
@@ -270,7 +287,8 @@ template <class T, class Key>
 order<T> make_order(Key key)
 {
   if constexpr (is_order<Key>) {
-    static_assert(std::is_same_v<Key, order<T>>, "the order is one of another type of records");
+    static_assert(std::is_same_v<Key, order<T>>,
+                  "the order is one of another type of records; with members of a base class, write by<record>(...)");
     return key;
   } else if constexpr (std::is_invocable_v<const Key &, const T &, const T &>) {
     return order<T>::of(std::move(key));
@@ -289,23 +307,38 @@ order<T> make_order(Compare compare, Project project)
 
 }  // namespace detail
 
-/** The order of several members of a record: `by(&star::name, descending(&star::magnitude))`. */
-template <class First, class... Rest>
+/** The order of several members of a record: `by(&star::name, descending(&star::magnitude))`. If members of base classes
+ * are among them, the type of the records is named: `by<star>(&body::name, &star::magnitude)`. */
+template <class Record = void, class First, class... Rest>
 auto by(First first, Rest... rest)
 {
-  using record = decltype(detail::owner_of(first));
-  return order<record>::by_parts({detail::any_part(first), detail::any_part(rest)...});
+  using owner = decltype(detail::owner_of(first));
+  using record = std::conditional_t<std::is_void_v<Record>, owner, Record>;
+  static_assert(!std::is_void_v<Record> || (std::is_same_v<owner, decltype(detail::owner_of(rest))> && ...),
+                "the members belong to several types: name that of the records, by<record>(...)");
+  return order<record>::by_parts({detail::any_part<record>(first), detail::any_part<record>(rest)...});
 }
 
-/** An aggregate of `group_by` with numbers of the type `Result`. */
-template <class Result>
+/** An aggregate of `group_by` with numbers of the type `Result`, of a member of the records or of a base class. */
+template <class Result, class Member>
 struct aggregate {
-  using result = Result;
-  ftsort_aggregate native;
+  ftsort_aggregation aggregation;
+  Member member;
+
+  template <class T>
+  ftsort_aggregate native() const
+  {
+    if constexpr (std::is_null_pointer_v<Member>) {
+      return {aggregation, 0, 0};
+    } else {
+      using number = std::decay_t<decltype(std::declval<T>().*member)>;
+      return {aggregation, detail::number_key<number>(), detail::offset_of<T>(member)};
+    }
+  }
 };
 
 /** The number of records with a key. */
-inline aggregate<std::uint64_t> count() { return {{FTSORT_COUNT, 0, 0}}; }
+inline aggregate<std::uint64_t, std::nullptr_t> count() { return {FTSORT_COUNT, nullptr}; }
 
 namespace detail {
 
@@ -315,29 +348,23 @@ using sum_of = std::conditional_t<
     std::is_floating_point_v<Number>, double,
     std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>>;
 
-template <class Result, class Number>
-aggregate<Result> aggregate_at(ftsort_aggregation aggregation, std::size_t offset)
-{
-  return {{aggregation, number_key<Number>(), offset}};
-}
-
 }  // namespace detail
 
 /** The sum, the first and the last number of a member among the records with a key (`ftsort_aggregation`). */
 template <class T, class Number>
-aggregate<detail::sum_of<Number>> sum(Number T::*member)
+aggregate<detail::sum_of<std::remove_const_t<Number>>, Number T::*> sum(Number T::*member)
 {
-  return detail::aggregate_at<detail::sum_of<Number>, Number>(FTSORT_SUM, detail::offset_of(member));
+  return {FTSORT_SUM, member};
 }
 template <class T, class Number>
-aggregate<Number> least(Number T::*member)
+aggregate<std::remove_const_t<Number>, Number T::*> least(Number T::*member)
 {
-  return detail::aggregate_at<Number, Number>(FTSORT_LEAST, detail::offset_of(member));
+  return {FTSORT_LEAST, member};
 }
 template <class T, class Number>
-aggregate<Number> greatest(Number T::*member)
+aggregate<std::remove_const_t<Number>, Number T::*> greatest(Number T::*member)
 {
-  return detail::aggregate_at<Number, Number>(FTSORT_GREATEST, detail::offset_of(member));
+  return {FTSORT_GREATEST, member};
 }
 
 }  // namespace ftsort

@@ -17,7 +17,7 @@ class store {
   using returned = typename Policy::template result<T>;
 
  public:
-  explicit store(const basic_group<Policy> &group) : group_(group) {}
+  explicit store(const basic_group<Policy> &of_group) : group_(of_group) {}
 
   /** Stages the state of a node, the elements of a contiguous range, for the next commit (ftsort_store_put). [L] */
   template <class Range>

@@ -153,6 +153,61 @@ static void queries(const group &g)
   EXPECT(records == 0);
 }
 
+/* A comparator that converts the keys is called; the keys of constant members have the order of others. */
+struct fixed {
+  int number;
+  const char name[8];
+};
+
+static void converted_and_constant_keys(const group &g)
+{
+  const std::vector<int> numbers = {3, -1, 2, -7, g.rank()};
+  const auto unsigned_order = value(g.sort(numbers, std::less<unsigned>{}));
+  for (const auto &block : unsigned_order)
+    EXPECT(std::is_sorted(block.begin(), block.end(), std::less<unsigned>{}));
+  EXPECT(unsigned_order.total() == numbers.size() * static_cast<std::size_t>(ranks));
+
+  const std::vector<fixed> records = {{1, "b\0z"}, {2, "b\0a"}, {3, "a"}};
+  const auto named = value(g.sort(records, ftsort::order<fixed>::of(std::less<>{}, &fixed::name).stable()));
+  for (const auto &block : named)
+    for (std::size_t i = 0; i < block.size(); i++) {
+      const std::size_t place = block.offset + i, count = static_cast<std::size_t>(ranks);
+      EXPECT(block[i].number == (place < count ? 3 : 1 + static_cast<int>((place - count) % 2)));
+    }
+}
+
+struct place {
+  std::int64_t cell;
+};
+
+/** A record with two base classes: a pointer to a member of the second one does not know its offset in the record. */
+struct placed : star, place {};
+
+static void base_classes(const group &g)
+{
+  const auto placed_of = [](const std::vector<star> &stars) {
+    std::vector<placed> made;
+    for (const star &s : stars) made.push_back({s, {(s.number * 37) % 101}});
+    return made;
+  };
+  const std::vector<placed> here = placed_of(mine);
+  std::vector<placed> whole = placed_of(all);
+  const auto same = [](const placed &a, const placed &b) { return a.number == b.number && a.cell == b.cell; };
+  std::stable_sort(whole.begin(), whole.end(), [](const placed &a, const placed &b) { return a.cell > b.cell; });
+  const auto by_cell = ftsort::order<placed>::of(std::greater<>{}, &placed::cell).stable();
+  EXPECT(is_part_of(value(g.sort(here, by_cell)), whole, same));
+  EXPECT(is_part_of(value(g.sort(here, ftsort::by<placed>(ftsort::descending(&placed::cell), &placed::number))), whole,
+                    same));
+  const auto cells = value(g.sort(here, &placed::cell));
+  EXPECT(is_part_of(cells, std::vector<placed>(whole.rbegin(), whole.rend()),
+                    [](const placed &a, const placed &b) { return a.cell == b.cell; }));
+
+  for (const auto &rows : value(g.group_by(here, ftsort::by<placed>(&placed::cell), ftsort::sum(&placed::cell),
+                                           ftsort::count())))
+    for (std::size_t i = 0; i < rows.size(); i++)
+      EXPECT(rows.column<1>()[i] == rows.column<0>()[i].cell * static_cast<std::int64_t>(rows.column<2>()[i]));
+}
+
 static void rounds(const group &g)
 {
   ftsort::rounds sum;
@@ -255,10 +310,39 @@ static void failures_and_states(const group &g)
   ftsort::monitor_options options;
   options.mode = FTSORT_MONITOR_FOREGROUND;
   options.test_handler = [] { return std::uint64_t{42}; };
-  const auto monitor = value(ftsort::start_monitor(g, std::move(options)));
+  auto monitor = value(ftsort::start_monitor(g, options));
   value(g.sort(mine, &star::number));
   EXPECT(value(monitor.look(0)).recommended == 1 && !monitor.cost().has_thread);
+  EXPECT(std::strstr(monitor.look(ranks).error().what(), "rank is ") != nullptr);
   value(monitor.stop());
+  EXPECT(monitor.look(0).error().status() == FTSORT_ERR_ARGUMENT && monitor.cost().sent == 0);
+
+  /* The group keeps the test procedure of a monitor whose object has gone. */
+  const auto calls = std::make_shared<int>(0);
+  options.test_handler = [calls] { return static_cast<std::uint64_t>(++*calls); };
+  value(ftsort::start_monitor(g, std::move(options)));
+  EXPECT(calls.use_count() == 2);
+  value(g.sort(mine, &star::number));
+}
+
+/* A callback of C receives the caller's `user` also beside a handler. A group that another one is moved to is freed
+ * before its handlers. */
+static void handlers()
+{
+  int events = 0, lines = 0;
+  ftsort::config config;
+  config.user = &events;
+  config.on_event = [](void *user, const ftsort_event *) { ++*static_cast<int *>(user); };
+  const auto owner = std::make_shared<int>(0);
+  config.log_handler = [owner, &lines](int, const char *) { lines++; };
+  {
+    group g = value(group::make(MPI_COMM_WORLD, config));
+    value(g.sort(mine, &star::number));
+    EXPECT(events > 0 && owner.use_count() == 3);
+    g = value(group::make(MPI_COMM_WORLD));
+    EXPECT(owner.use_count() == 2);
+    value(g.sort(mine, &star::number));
+  }
 }
 
 #ifdef __cpp_exceptions
@@ -337,9 +421,12 @@ int main(int argc, char **argv)
   inputs_and_arrays(g);
   queries(g);
   external_sorts(g);
+  base_classes(g);
+  converted_and_constant_keys(g);
   rounds(g);
   trees(g);
   failures_and_states(g);
+  handlers();
 #ifdef __cpp_exceptions
   exceptions();
 #endif

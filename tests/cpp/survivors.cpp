@@ -1,7 +1,7 @@
 /* Sorts, queries, keeps states and recovers results while FTSORT_FAULTS kills ranks with SIGKILL; the survivors compare
  * the results with the whole input.
  *
- *   survivors OPERATION      (under mpirun; OPERATION: sort, parity, argsort, recover, lost or states) */
+ *   survivors OPERATION      (under mpirun; OPERATION: sort, parity, argsort, recover, lost, lost_on_comm or states) */
 #include <csignal>
 #include <cstring>
 #include <functional>
@@ -22,6 +22,21 @@ static void recover(const ftsort::group &g, const std::vector<star> &mine, const
   for (const auto &block : sorted) here += block.size();
   MPI_Allreduce(&here, &everywhere, 1, MPI_UINT64_T, MPI_SUM, g.comm());
   EXPECT(everywhere == all.size() && is_part_of(sorted, all, same_star));
+}
+
+/* Before its input has left it, rank 1 fails in the sort of a communicator, which has the same error. */
+static void lose_on_communicator()
+{
+  const std::vector<std::int32_t> numbers(COUNT, 7);
+  bool is_lost = false;
+  try {
+    ftsort::group::sort_on(MPI_COMM_WORLD, numbers);
+  } catch (const ftsort::error &error) {
+    is_lost = error.status() == FTSORT_ERR_DATA_LOST && error.ranks() == std::vector<std::int32_t>{1};
+  }
+  EXPECT(is_lost);
+  std::puts("survivors: fine");
+  ftsort::group::of(MPI_COMM_WORLD).leave();
 }
 
 /* Without redundancy the input of rank 1 is lost: all survivors catch the error that names it. */
@@ -72,6 +87,7 @@ int main(int argc, char **argv)
   const std::string operation = argc > 1 ? argv[1] : "sort";
   const auto mine = stars_of(rank, COUNT);
   if (operation == "lost") lose(mine);
+  if (operation == "lost_on_comm") lose_on_communicator();
   ftsort::config config;
   if (operation == "parity") {
     config.store = FTSORT_STORE_PARITY;

@@ -28,6 +28,7 @@ const KILLS: &str = "
  all   | tests/cpp/survivors.cpp      | 4 | argsort | 1@1 | survivors: fine | 3
  all   | tests/cpp/survivors.cpp      | 4 | states  | 1@2 | survivors: fine | 3
  all   | tests/cpp/survivors.cpp      | 4 | lost    | 1@1 | survivors: fine | 3
+ all   | tests/cpp/survivors.cpp      | 4 | lost_on_comm | 1@0 | survivors: fine | 3
  all   | tests/cpp/survivors.cpp      | 4 | recover |     | survivors: fine | 3
  all   | examples/languages/hello.c   | 4 |         | 1@1 | , in order      | 4
  all   | examples/languages/hello.cpp | 4 |         | 1@1 | , in order      | 3
@@ -127,7 +128,12 @@ fn cpp_compiles(source: &str, name: &str, standard: &str, option: &str) -> Resul
     let mut command = compiler(standard);
     command.env("OMPI_CXX", name).env("MPICH_CXX", name);
     // The wrapper passes options of the linker too, which clang++ would warn of.
-    command.args(["-Wno-unused-command-line-argument", "-fsyntax-only", option]);
+    command.args([
+        "-Wshadow",
+        "-Wno-unused-command-line-argument",
+        "-fsyntax-only",
+        option,
+    ]);
     run(command.arg(root().join(source)))
 }
 
