@@ -87,18 +87,18 @@ ftsort_status ftsort_store_clear(ftsort *group);
  *
  * All survivors pass their new records, in the layout of ftsort_protect; the counts may change. The new records are
  * protected beside the old ones, and then all ranks go over to the new ones or none: a failure during the call
- * leaves either the old or the new records on all ranks. Records of ranks that had failed before the call stay in
- * the input. During the call the input takes twice its memory. Results of earlier sorts stay valid. Not with
- * FTSORT_STORE_PARITY.
+ * leaves either the old or the new records on all ranks. Records of ranks whose failure a call before this one has
+ * found stay in the input. During the call the input takes twice its memory. Results of earlier sorts stay valid.
+ * Not with FTSORT_STORE_PARITY.
  *
  * \param input  a protected input of this group, the same on all ranks; not in use by another thread
  * \param data   `count` records of this rank, of any alignment; copied; NULL if `count` is 0
  * \param count  the number of records of this rank; may differ between ranks
  * \return FTSORT_OK; FTSORT_ERR_DATA_LOST if a rank failed before its new records had left it (ftsort_lost_ranks
- *         names it; the next call succeeds without it), or if records of ranks that had failed before cannot be
- *         recovered; FTSORT_ERR_CALLBACK; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT on all ranks for different
- *         inputs; or another status of "Collective calls". After an error the input has its old records on all
- *         ranks
+ *         names it; its old records stay in the input, and the next call succeeds), or if old records of failed
+ *         ranks cannot be recovered, and leave the input; FTSORT_ERR_CALLBACK; FTSORT_ERR_CORRUPT;
+ *         FTSORT_ERR_ARGUMENT on all ranks for different inputs; or another status of "Collective calls". After an
+ *         error the input has its old records on all ranks
  */
 ftsort_status ftsort_input_update(ftsort *group, ftsort_input *input, const void *data, size_t count);
 

@@ -254,6 +254,16 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
     if given.write.is_some() && given.resume != 0 {
         return refuse("files.resume is set, but a sort with files.write cannot be resumed");
     }
+    let is_no_file = |path: &PathBuf| {
+        path.symlink_metadata()
+            .is_ok_and(|found| !found.is_file() && !found.is_symlink())
+    };
+    if let Some(path) = output.as_ref().filter(|path| is_no_file(path)) {
+        let path = path.display();
+        return refuse(format!(
+            "files.output is {path}, which is no regular file: name another file"
+        ));
+    }
     let name = output
         .as_ref()
         .map_or(Some(OsStr::new("output")), |output| output.file_name());

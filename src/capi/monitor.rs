@@ -199,6 +199,17 @@ impl Wanted {
             1 => Assignment::VCube,
             other => return refuse("assignment", other),
         };
+        // The library has other units and names for these.
+        for (name, value) in [
+            ("factor", given.factor),
+            ("plus_ms", given.plus_ms),
+            ("first_ms", given.first_ms),
+        ] {
+            if !value.is_finite() || value < 0.0 {
+                let text = format!("options.{name} is {value}: pass a finite number of at least 0");
+                return Err(Error::new(Status::Argument, text));
+            }
+        }
         let or = |value: f64, default: f64| if value == 0.0 { default } else { value };
         options.interval = or(f64::from(given.interval_ms) / 1e3, options.interval);
         options.zeta = if given.zeta == 0 {

@@ -210,6 +210,8 @@ static void check_arguments(ftsort *group, const char *const *scratch)
   files = of_callbacks(scratch);
   files.output = folder;
   refuse(group, &by_key, &files, "both or neither of output and write");
+  files.write = NULL;
+  refuse(group, &by_key, &files, ", which is no regular file: name another file");
   files = of_callbacks(scratch);
   files.source_count = 1;
   refuse(group, &by_key, &files, "files.sources is NULL, but files.source_count is 1");

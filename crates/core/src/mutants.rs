@@ -265,6 +265,8 @@ mutants! {
     UnfinishedSharesUsed,
     /// The update of an input leaves out the inputs of ranks that had failed before.
     FailedInputsForgotten,
+    /// The update of an input leaves the old input of a rank that fails in the call as it is, and replaces the others.
+    InputsOfTwoVersions,
 }
 
 #[cfg(feature = "testing")]

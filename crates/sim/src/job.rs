@@ -95,12 +95,17 @@ impl JobContext<'_, '_> {
     }
 
     /// Replaces protected inputs by those of a run.
-    pub fn update(&mut self, inputs: &mut HeldInputs, mut run: JobRun<'_>) -> Result<()> {
+    pub fn update(
+        &mut self,
+        inputs: &mut HeldInputs,
+        absent: RankSet,
+        mut run: JobRun<'_>,
+    ) -> Result<()> {
         let parts = JobParts {
             store: self.store,
             source: &mut run.source,
             input: run.input,
-            absent: self.engine.members().without_input(),
+            absent,
             checks: run.checks,
             held: None,
             retains: true,

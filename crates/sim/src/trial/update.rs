@@ -18,10 +18,26 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// The updates of a protected input, as one rank sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Updates {
-    /// The version of the records that the survivors have: the number of the last update that succeeded.
-    pub version: usize,
+    /// The updates that succeeded, and the ranks that had failed when they began.
+    pub done: Vec<(usize, RankSet)>,
     /// The updates that failed with a data loss, and the ranks that it named.
     pub refused: Vec<(usize, Vec<Rank>)>,
+}
+
+impl Updates {
+    /// The version of the records that the survivors have: the number of the last update that succeeded.
+    pub fn version(&self) -> usize {
+        self.done.last().map_or(0, |(version, _)| *version)
+    }
+
+    /// The version of the records of `rank`: that of the last update that it took part in.
+    fn version_of(&self, rank: Rank) -> usize {
+        let taken_part = self
+            .done
+            .iter()
+            .filter(|(_, failed)| !failed.contains(rank));
+        taken_part.last().map_or(0, |(version, _)| *version)
+    }
 }
 
 /// A protected input of one rank.
@@ -73,12 +89,17 @@ pub fn protect(
     let mut held = held.ok_or_else(released)?;
     let mut updates = Updates::default();
     for version in 1..=trial.update_count() {
+        let members = context.engine.members();
+        let (failed, absent) = (members.faulty().clone(), members.without_input());
         let new = context.engine.all_or_none(version_of(version));
         let new = context.noted(new)?;
         let given_now = checks_of(&new);
         let run = protection(trial, input_of, &new, given_now.as_ref());
-        match context.update(&mut held, run) {
-            Ok(()) => (updates.version, input, given) = (version, new, given_now),
+        match context.update(&mut held, absent, run) {
+            Ok(()) => {
+                updates.done.push((version, failed));
+                (input, given) = (new, given_now);
+            }
             Err(error) if error.status == Status::DataLost => {
                 let lost = std::mem::replace(context.lost, RankSet::new(trial.ranks));
                 updates.refused.push((version, lost.iter().collect()));
@@ -117,8 +138,9 @@ fn protection<'r>(
 }
 
 /// Returns the sorted inputs of all ranks that a result may consist of, one list for each possibility: the survivors have the
-/// same version of the records, and a failed rank an older one if it failed before. It has none if an update reported
-/// its loss, and more ranks failed than there are copies.
+/// same version of the records, and a failed rank that of the last update that it took part in; a source that reads
+/// inputs again may know an older one. It has none if an update reported its loss, and more ranks failed than there are
+/// copies.
 pub(super) fn possible_inputs(
     trial: &Trial,
     job: usize,
@@ -126,7 +148,7 @@ pub(super) fn possible_inputs(
     first: &SortOutcome,
 ) -> Vec<Vec<TestRecord>> {
     let updates = first.result.as_ref().map(|result| &result.updates);
-    let agreed = updates.map_or(0, |updates| updates.version);
+    let agreed = updates.map_or(0, Updates::version);
     let reported = |rank: &Rank| {
         updates.is_ok_and(|updates| updates.refused.iter().any(|(_, lost)| lost.contains(rank)))
     };
@@ -141,11 +163,14 @@ pub(super) fn possible_inputs(
     let may_lose = late.count() > copies;
     let mut possible = vec![Vec::new()];
     for rank in present {
-        let oldest = match first.failed.contains(rank) {
-            true => 0,
-            false => agreed,
+        let versions = match (updates, first.failed.contains(rank)) {
+            (Ok(updates), true) if trial.store != StoreKind::Reload => {
+                let own = updates.version_of(*rank);
+                own..=own
+            }
+            (_, true) => 0..=agreed,
+            (_, false) => agreed..=agreed,
         };
-        let versions = oldest..=agreed;
         let longer = |records: &Vec<TestRecord>| {
             let version = |version| trial.version_of_records(job, *rank, version);
             let all = versions.clone().map(version);

@@ -45,6 +45,47 @@ fn an_input_is_replaced_after_failures_and_keeps_the_records_of_failed_ranks() {
     }
 }
 
+/// A failure that the survivors find in the call does not count as one before it.
+#[test]
+fn an_input_is_not_replaced_in_part_if_a_rank_fails_when_the_update_begins() {
+    let mut found_in_the_call = 0;
+    for seed in 1..20 {
+        let outcomes = play_group(
+            4,
+            seed,
+            GroupConfig::default(),
+            "1@10",
+            move |rank, group| {
+                let mut input = group.protect(SortInput::of_keys(&changed(rank, 0)))?;
+                group.inject(10)?;
+                let new = changed(rank, 1);
+                let is_found = group.members().is_faulty(Rank(1));
+                if !is_found {
+                    let lost = refusal(group.update(&mut input, bytemuck::cast_slice(&new)))?;
+                    assert_eq!(lost.status, Status::DataLost, "seed {seed}");
+                    assert!(group.lost_ranks().iter().eq([Rank(1)]));
+                    let old = group.sort_protected(&mut input, None)?;
+                    assert_eq!(old.total(), 80);
+                }
+                group.update(&mut input, bytemuck::cast_slice(&new))?;
+                let sorted = group.sort_protected(&mut input, None)?;
+                Ok((is_found, parts(&sorted)))
+            },
+        );
+        let outcomes: Vec<_> = outcomes.into_iter().flatten().flatten().collect();
+        let (found, blocks): (Vec<_>, Vec<_>) = outcomes.into_iter().unzip();
+        found_in_the_call += usize::from(found == [false; 3]);
+        let versions = [(0, 1), (1, 0), (2, 1), (3, 1)];
+        let mut all = versions
+            .map(|(rank, update)| changed(Rank(rank), update))
+            .concat();
+        all.sort_unstable();
+        let blocks = blocks.into_iter().map(|blocks| Some(Ok(blocks))).collect();
+        assert_eq!(joined(blocks), all, "seed {seed}");
+    }
+    assert!(found_in_the_call > 0);
+}
+
 #[test]
 fn a_protected_input_that_changes_is_replaced_by_a_copy() {
     for seed in SEEDS {

@@ -9,7 +9,9 @@ use super::{
     statuses, transport,
 };
 use ftsort_core::engine::{Event, Observer, Occasion};
-use ftsort_core::group::{Group, GroupConfig, GroupObserver, Sorted, StoreChoice, TreeOptions};
+use ftsort_core::group::{
+    Group, GroupConfig, GroupObserver, SortInput, Sorted, StoreChoice, TreeOptions,
+};
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::Rounds;
 use ftsort_core::sort::{Method, PivotRule, Shape};
@@ -166,6 +168,25 @@ fn a_result_without_redundancy_is_lost_with_its_rank() {
         });
         let lost = Some(Status::DataLost);
         assert_eq!(statuses(&outcomes), [lost, None, lost]);
+    }
+}
+
+/// Positions are made of the blocks of a sort, which are released where there is no redundancy.
+#[test]
+fn positions_without_redundancy_stay_if_no_rank_has_failed() {
+    for (store, release_after_run, ranks) in [(0, false, 3), (1, true, 3), (0, false, 1)] {
+        let config = GroupConfig {
+            store: StoreChoice::Memory(store),
+            release_after_run,
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(ranks, 1, config, "", |rank, group| {
+            let mut sorted = group.positions(SortInput::of_keys(&keys(rank)))?;
+            let before = parts(&sorted);
+            group.recover(&mut sorted)?;
+            Ok(parts(&sorted) == before)
+        });
+        assert!(outcomes.into_iter().flatten().all(|same| same == Ok(true)));
     }
 }
 

@@ -91,10 +91,12 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
                         corrupt=0~2.replica.key";
             Some((line, 2))
         }
-        Mutant::UpdatedInPlace | Mutant::FailedInputsForgotten => Some((
-            "ranks=3 records=6 store=memory:1 protects=1 updates=1 tagged=1",
-            1,
-        )),
+        Mutant::UpdatedInPlace | Mutant::FailedInputsForgotten | Mutant::InputsOfTwoVersions => {
+            Some((
+                "ranks=3 records=6 store=memory:1 protects=1 updates=1 tagged=1",
+                1,
+            ))
+        }
         Mutant::SharesNotRotated | Mutant::UnfinishedSharesUsed => {
             Some(("ranks=3 records=6 store=parity:1:8", 1))
         }

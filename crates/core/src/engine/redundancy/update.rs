@@ -17,9 +17,10 @@ use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::Digest;
 use ftsort_kernels::error::{Error, Finding, Result, Status};
 
-/// Replaces the protected inputs of the survivors by the inputs in `parts`. Inputs of ranks that had failed before
-/// stay, and copies that failed with their ranks are made again. After an error all survivors have the old inputs,
-/// except those of failed ranks that cannot be recovered.
+/// Replaces the protected inputs of the survivors by the inputs in `parts`. Inputs of failed ranks that are absent in
+/// `parts` stay, and copies that failed with their ranks are made again. A failed rank that is not absent there has failed
+/// in this call, so its new input is needed. After an error all survivors have the old inputs, except those of failed
+/// ranks that cannot be recovered.
 /// Collective; after `Status::DataLost`, `lost` has the owners of the inputs that cannot be protected, the same on
 /// all survivors.
 pub fn update_inputs(
@@ -31,7 +32,8 @@ pub fn update_inputs(
     let (state, below) = inputs.lend();
     let is_unchanged = |rank: &Rank| {
         let has_none = state.absent.contains(*rank) || mutant(Mutant::FailedInputsForgotten);
-        engine.members.is_faulty(*rank) && !has_none
+        let had_failed = parts.absent.contains(*rank) || mutant(Mutant::InputsOfTwoVersions);
+        engine.members.is_faulty(*rank) && had_failed && !has_none
     };
     let ranks = engine.members.ranks();
     let unchanged = RankSet::from_ranks(ranks, Rank::all(ranks).filter(is_unchanged));

@@ -87,7 +87,7 @@ impl<T: Transport> Group<T> {
             if wanted.mode == MonitorMode::Background && !threads {
                 return Err(Error::new(
                     Status::Argument,
-                    "config.mode is FTSORT_MONITOR_THREAD, but not all ranks were granted \
+                    "options.mode is FTSORT_MONITOR_THREAD, but not all ranks were granted \
                      MPI_THREAD_MULTIPLE by MPI_Init_thread",
                 ));
             }
