@@ -237,6 +237,13 @@ def test_files_that_cannot_be_used_are_status_1(folder):
     bad(1, "No such file", "sort", "absent.npy", "-o", "o.npy")
     bad(1, "is not a directory", "sort", "in.npy", "-o", "absent/o.npy")
     bad(1, "is a directory", "sort", "in.npy", "-o", ".", "--output-format", "npy")
+    os.mkfifo("pipe.npy")
+    bad(1, "pipe.npy is no regular file", "sort", "in.npy", "-o", "pipe.npy")
+    bad(1, "pipe.npy is not a regular file", "sort", "pipe.npy", "-o", "o.npy")
+    header = np.lib.format.magic(1, 0) + (118).to_bytes(2, "little")
+    text = "{'descr': '<f8', 'fortran_order': False, 'shape': (-2,), }"
+    pathlib.Path("negative.npy").write_bytes(header + text.ljust(117).encode() + b"\n")
+    bad(1, "its shape is (-2,)", "sort", "negative.npy", "-o", "o.npy")
     pathlib.Path("in.bin").write_bytes(b"12345678")
     bad(2, "name the type of its rows", "sort", "in.bin", "-o", "o.bin")
     bad(2, "not a multiple of the 3 bytes", "sort", "in.bin", "-o", "o.bin", "--dtype", "S3")

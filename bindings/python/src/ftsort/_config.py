@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import enum
 import logging
 import math
-import operator
 import os
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+import sys
+import threading
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
 from ftsort import _native
-from ftsort._errors import ArgumentError
+from ftsort._errors import ArgumentError, integer
 from ftsort._layout import Encoder
 
 logger = logging.getLogger("ftsort")
@@ -70,6 +72,23 @@ _TEXTS = {
 }
 
 
+#: The calls that run, with their threads, and the hook that was there before them.
+_running: "List[Tuple[int, Callbacks]]" = []
+_previous_hook: Callable[[Any], Any] = sys.unraisablehook
+_hook_lock = threading.Lock()
+
+
+def _unraisable(ignored: Any) -> None:
+    """Receives exceptions that Python ignores: those of callbacks fail the calls of their thread."""
+    if "ctypes" not in (ignored.err_msg or ""):
+        _previous_hook(ignored)
+        return
+    here = [callbacks for thread, callbacks in _running if thread == threading.get_ident()]
+    # A thread of the library has no call of its own.
+    for callbacks in here or [callbacks for _, callbacks in _running]:
+        callbacks.fail(ignored.exc_value)
+
+
 class Callbacks:
     """The functions that the library calls. Has no reference to the group, so that the group can be collected."""
 
@@ -81,9 +100,30 @@ class Callbacks:
         #: The encoders of the call that runs, one for each array, for `reload`.
         self.layouts: List[Encoder] = []
         self._error: Optional[BaseException] = None
+        self.has_reload = reload is not None
         self.event_fn = _native.EVENT_FN(self._event)
         self.log_fn = _native.LOG_FN(self._log)
         self.reload_fn = _native.RELOAD_FN(self._reload_input) if reload is not None else _native.RELOAD_FN()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Receives the exceptions that a signal handler raises in a callback outside of its `try`, during a call.
+
+        ctypes prints and ignores them, and gives the library 0: a comparator would be wrong without an error.
+        """
+        global _previous_hook
+        call = (threading.get_ident(), self)
+        with _hook_lock:
+            _running.append(call)
+            if sys.unraisablehook is not _unraisable:
+                _previous_hook, sys.unraisablehook = sys.unraisablehook, _unraisable
+        try:
+            yield
+        finally:
+            with _hook_lock:
+                _running.remove(call)
+                if not _running and sys.unraisablehook is _unraisable:
+                    sys.unraisablehook = _previous_hook
 
     def fail(self, error: BaseException) -> None:
         """Keeps the first exception of a callback, which must not pass through the frames of the library."""
@@ -145,15 +185,7 @@ def _choice(name: str, value: Any, choices: Dict[str, int]) -> int:
 
 def _number(name: str, value: Any, most: int) -> int:
     """Returns a number in the range of its C type; None is 0, the default."""
-    if value is None:
-        return 0
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ArgumentError(f"{name} is {value!r}, expected an integer") from None
-    if not 0 <= number <= most:
-        raise ArgumentError(f"{name} is {number}, expected 0 to {most}")
-    return number
+    return 0 if value is None else integer(name, value, 0, most)
 
 
 def _timeout(value: Optional[float]) -> int:

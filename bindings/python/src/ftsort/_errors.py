@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Optional, Tuple, Type
+import operator
+from typing import Any, Dict, Iterable, Optional, Tuple, Type
 
 
 class Error(Exception):
@@ -122,3 +123,14 @@ _CLASSES: Dict[int, Type[Error]] = {
 def error_of(status: int, text: str) -> Error:
     """Returns the exception of a status. Later versions of the library may add statuses."""
     return _CLASSES.get(status, Error)(text, status)
+
+
+def integer(name: str, value: Any, least: int, most: int) -> int:
+    """Returns an argument that must be an integer in a range."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"{name} is {value!r}, expected an integer") from None
+    if not least <= number <= most:
+        raise ArgumentError(f"{name} is {number}, expected {least} to {most}")
+    return number

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import logging
+import operator
 import sys
 import weakref
 from ctypes import byref, c_int32, c_size_t, c_uint32, c_void_p
@@ -14,11 +16,12 @@ import numpy as np
 
 from ftsort import _native
 from ftsort._config import Callbacks, Event, algorithm_numbers, make_config
-from ftsort._errors import ArgumentError, CallbackError, DataLost, MpiError, StateError, error_of
+from ftsort._errors import ArgumentError, CallbackError, Corruption, DataLost, Error, MpiError, StateError, \
+    error_of, integer
 from ftsort._external import ExternalSorts
 from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout, as_array, listed
 from ftsort._queries import Queries
-from ftsort._result import Column, ProtectedInput, Result
+from ftsort._result import Column, NotCopied, ProtectedInput, Result
 
 #: Arrays that MPI may still read after an MpiError; they must not change before the process ends.
 _pinned: List[Any] = []
@@ -53,7 +56,7 @@ def _free_group(library: _native.Library, pointer: int, _callbacks: Callbacks) -
         library.free(pointer)
 
 
-class Group(Queries, ExternalSorts):
+class Group(NotCopied, Queries, ExternalSorts):
     """The ranks of a communicator, with the knowledge which of them have failed. [collective]
 
     Methods marked [collective] are called by all surviving ranks in the same order, and all ranks get the same
@@ -95,8 +98,8 @@ class Group(Queries, ExternalSorts):
     checks : str or sequence of str
         Checks against data corruption: 'digest', 'progress', 'feasibility', 'consistency', 'purity'.
     reload : callable, optional
-        ``reload(rank)`` returns the input of `rank` again, element for element; for `sort_many` a list of arrays,
-        for `sort_by_key` the keys and the values.
+        ``reload(rank)`` returns the input of `rank` again, byte for byte; for `sort_many` a list of arrays, for
+        `sort_by_key` the keys and the values.
         Store 'reload' needs it. It must not call this group.
     on_event : callable, optional
         ``on_event(event)`` receives each `Event`. It must not call this group. Events and the library's own messages
@@ -148,6 +151,8 @@ class Group(Queries, ExternalSorts):
         options = {name: value for name, value in locals().items() if name not in ("self", "comm")}
         from mpi4py import MPI
 
+        if not MPI.Is_initialized() or MPI.Is_finalized():
+            raise StateError("MPI is not initialised, or is finalised already")
         comm = MPI.COMM_WORLD if comm is None else comm
         if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
             raise ArgumentError(f"comm is {comm!r}, expected an mpi4py.MPI.Intracomm that is not COMM_NULL")
@@ -182,6 +187,14 @@ class Group(Queries, ExternalSorts):
             raise StateError("the group is closed")
         return self._handle
 
+    def _free_pointer(self) -> int:
+        """Returns the pointer for a local question, whose answer would be wrong while a call uses the group."""
+        pointer = self._pointer()
+        raw = _native.Stats(struct_size=ctypes.sizeof(_native.Stats))
+        if self._library.get_stats(pointer, byref(raw)) == StateError.status:
+            raise StateError("the group is busy with another call, or MPI is finalised")
+        return pointer
+
     def _check_local(self, status: int) -> None:
         if status != 0:
             raise error_of(status, self._library.status_text(status).decode(errors="replace"))
@@ -199,24 +212,50 @@ class Group(Queries, ExternalSorts):
             call()
             raise
 
+    def _status(self, function: Callable[..., int], *arguments: Any) -> int:
+        """Returns the status of a collective call.
+
+        The exception of a signal that arrived during the call is raised right after it. It is kept for the end of
+        `_call`, because the other ranks know the status and act on it.
+        """
+        status: List[int] = []
+        try:
+            with self._callbacks.running():
+                # One step of the interpreter makes the call and stores its status.
+                status.extend(itertools.starmap(function, [arguments]))
+        except BaseException as error:
+            if not status:
+                raise
+            self._callbacks.fail(error)
+        return status[0]
+
     def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Encoder] = (),
               keep: Any = None, discard: Callable[[], Any] = lambda: None) -> None:
         """Makes a collective call, and raises the exception of its status.
 
-        The library does not know that a comparator raised an exception, on one rank perhaps. So the ranks agree on it
-        afterwards, and all of them `discard` the outcome and raise CallbackError.
+        The library does not know that a comparator raised an exception, or that a signal handler did so in `reload`,
+        on one rank perhaps. So the ranks agree on it afterwards, and all of them `discard` the outcome and raise
+        CallbackError.
         """
         pointer = self._pointer()
         self._callbacks.layouts = list(layouts)
-        status, raised = function(pointer, *arguments), None
-        if status == 0 and any(layout.has_compare for layout in layouts):
+        status = self._status(function, pointer, *arguments)
+        text = self._library.last_error(pointer).decode(errors="replace") if status != 0 else ""
+        has_raised = False
+        uses_callbacks = self._callbacks.has_reload or any(layout.has_compare for layout in layouts)
+        # A comparator that changes its mind may also look like corruption.
+        if layouts and uses_callbacks and status in (0, Corruption.status):
             agreed = c_uint32(not self._callbacks.has_error())
-            status = self._library.agree(pointer, byref(agreed), None)
-            if status == 0 and not agreed.value:
+            agreement = self._status(self._library.agree, pointer, byref(agreed), None)
+            if agreement != 0:
+                status, text = agreement, self._library.last_error(pointer).decode(errors="replace")
+            has_raised = agreement == 0 and not agreed.value
+        raised: Optional[Error] = None
+        if has_raised:
+            if status == 0:
                 discard()
-                raised = CallbackError("compare raised an exception on some rank")
-        if status != 0:
-            text = self._library.last_error(pointer).decode(errors="replace")
+            raised = CallbackError("compare or reload raised an exception on some rank")
+        elif status != 0:
             if layouts and "record is not the same" in text:
                 text += f": here the elements have the type {layouts[0].dtype}; an empty list has float64"
             raised = error_of(status, text or self._library.status_text(status).decode(errors="replace"))
@@ -340,7 +379,8 @@ class Group(Queries, ExternalSorts):
                 _native.Array(ctypes.pointer(one.layout.record), one.pointer, one.count) for one in given))
         pointers = (c_void_p * len(given))()
         layouts = [one.layout for one in given]
-        self._call(function, passed, len(given), pointers, layouts=layouts, keep=given)
+        self._call(function, passed, len(given), pointers, layouts=layouts, keep=given,
+                   discard=lambda: [self._library.result_free(pointer) for pointer in pointers])
         return [Result(self, pointer, [_records(layout)], layouts) for pointer, layout in zip(pointers, layouts)]
 
     def protect(self, array: Any, key: Key = None, descending: Descending = False, *, stable: bool = False,
@@ -478,27 +518,28 @@ class Group(Queries, ExternalSorts):
 
     def is_failed(self, rank: int) -> bool:
         """Returns whether `rank` was known to have failed at the last collective call. [local]"""
-        return bool(self._library.is_failed(self._pointer(), rank))
+        return bool(self._library.is_failed(self._free_pointer(), _rank(rank)))
 
     def is_spare(self, rank: int) -> bool:
         """Returns whether `rank` is an idle spare, which has no node and must pass no elements. [local]"""
-        return bool(self._library.is_spare(self._pointer(), rank))
+        return bool(self._library.is_spare(self._free_pointer(), _rank(rank)))
 
     @property
     def failed(self) -> List[int]:
         """The failed ranks, ascending, as known at the last collective call. [local]"""
-        return [rank for rank in range(self._size) if self.is_failed(rank)]
+        pointer = self._free_pointer()
+        return [rank for rank in range(self._size) if self._library.is_failed(pointer, rank)]
 
     @property
     def lost_ranks(self) -> List[int]:
         """The ranks of the data that the last call could not recover, ascending. [local]"""
         ranks = (c_int32 * self._size)()
-        count = self._library.lost_ranks(self._pointer(), ranks, self._size)
+        count = self._library.lost_ranks(self._free_pointer(), ranks, self._size)
         return list(ranks[:count])
 
     def executor(self, node: int) -> int:
         """Returns the rank that executes `node`; -1 for a node that does not exist. [local]"""
-        return int(self._library.executor(self._pointer(), node))
+        return int(self._library.executor(self._free_pointer(), _rank(node)))
 
     def stats(self) -> Stats:
         """Returns the figures of the last sort on this rank. [local]
@@ -530,7 +571,8 @@ class Group(Queries, ExternalSorts):
         Waits for the other survivors, and then ends the process without the wait for failed ranks in
         ``MPI_Finalize``. Standard streams and logs are flushed; functions of `atexit` are not called.
         """
-        pointer = self._pointer()
+        exit_code = integer("exit_code", exit_code, -2**31, 2**31 - 1)
+        pointer = self._free_pointer()
         sys.stdout.flush()
         sys.stderr.flush()
         logging.shutdown()
@@ -550,7 +592,17 @@ class Group(Queries, ExternalSorts):
     def __repr__(self) -> str:
         if self._handle is None:
             return "Group(closed)"
-        return f"Group(rank={self.rank}, size={self.size}, failed={self.failed})"
+        try:
+            state = f"failed={self.failed}"
+        except StateError:
+            state = "busy"
+        return f"Group(rank={self.rank}, size={self.size}, {state})"
+
+
+def _rank(value: Any) -> int:
+    """Returns a rank or a node for the library; -1, which does not exist, for a number beyond its type."""
+    number = operator.index(value)
+    return number if -2**31 <= number < 2**31 else -1
 
 
 def _records(layout: Layout) -> Column:

@@ -38,6 +38,15 @@ def as_array(given: Any, name: str = "the array") -> np.ndarray:
     return np.asarray(given)
 
 
+def contiguous(array: np.ndarray) -> np.ndarray:
+    """Returns the elements one after the other, and copied only if necessary.
+
+    A copy has the padding of structured elements too: the library compares and digests whole elements.
+    """
+    raw = np.dtype((np.void, array.dtype.itemsize))
+    return np.ascontiguousarray(array.view(raw)).view(array.dtype) if array.dtype.names else np.ascontiguousarray(array)
+
+
 def listed(given: Any, name: str, expected: str) -> List[Any]:
     """Returns the elements of an argument. Raises ArgumentError for an argument that has none."""
     try:
@@ -186,12 +195,11 @@ class Layout:
 
     def _mapped(self, array: np.ndarray, mapping: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Returns a copy of contiguous elements in which the float16 keys are mapped."""
-        mapped = np.array(array, dtype=self.dtype, copy=True)
-        raw = mapped.view(np.uint8).reshape(len(mapped), self.dtype.itemsize)
+        raw = contiguous(array).view(np.uint8).reshape(len(array), self.dtype.itemsize).copy()
         for offset in self._halves:
             bits = np.ascontiguousarray(raw[:, offset:offset + 2]).view(np.uint16)
             raw[:, offset:offset + 2] = mapping(bits).view(np.uint8)
-        return mapped
+        return raw.reshape(-1).view(self.dtype)
 
     def encode(self, array: Any) -> np.ndarray:
         """Returns the elements in the form that the library sorts: contiguous, and copied only if necessary."""
@@ -200,8 +208,7 @@ class Layout:
             raise ArgumentError(f"the array has {array.ndim} dimensions: pass one with 1")
         if array.dtype != self.dtype:
             raise ArgumentError(f"the array has the type {array.dtype}, expected {self.dtype}")
-        array = np.ascontiguousarray(array)
-        return self._mapped(array, half_to_key) if self._halves else array
+        return self._mapped(array, half_to_key) if self._halves else contiguous(array)
 
     def decode(self, array: np.ndarray) -> np.ndarray:
         """Returns elements in the form of the caller: the array itself unless a key is a float16."""
@@ -240,7 +247,7 @@ class Rows:
         if (array.dtype, array.shape[1:]) != (self.dtype.base, self.dtype.shape):
             raise ArgumentError(f"values has the type {array.dtype} and the shape {array.shape}, expected rows of"
                                 f" {self.dtype}")
-        return np.ascontiguousarray(array)
+        return contiguous(array)
 
 
 class Input:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import weakref
 from ctypes import byref
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union, overload
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union, \
+    overload
 
 import numpy as np
 
 from ftsort import _native
-from ftsort._errors import ArgumentError, StateError
+from ftsort._errors import ArgumentError, StateError, integer
 from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ class Column(NamedTuple):
     dtype: np.dtype
     #: The layout of the records, which maps float16 keys back; None for numbers that the library computed.
     layout: Optional[Layout] = None
+
+
+class NotCopied:
+    """An object that owns memory of the library, which a copy or a pickle of it would release twice."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: it owns memory of the library")
 
 
 class _Memory:
@@ -77,7 +85,7 @@ class Block:
         return f"Block(node={self.node}, offset={self.offset}, count={len(self)})"
 
 
-class Result(Sequence[Block]):
+class Result(NotCopied, Sequence[Block]):
     """The sorted blocks of this rank, in ascending order of node: a sequence of `Block`.
 
     A rank has one block for each node that it executes: its own, and those of failed ranks that it stands in for. If
@@ -115,7 +123,7 @@ class Result(Sequence[Block]):
         data = ctypes.c_void_p()
         self._group._check_local(self._library.result_column(self._pointer(), index, number, byref(data), None))
         if block.count == 0:
-            return np.empty(0, column.dtype)
+            return _joined([], column.dtype)
         assert self._handle is not None and data.value is not None
         memory = _Memory(self._handle, data.value, block.count * column.dtype.itemsize)
         array = np.asarray(memory).view(column.dtype.base).reshape(block.count, *column.dtype.shape)
@@ -154,13 +162,13 @@ class Result(Sequence[Block]):
     def columns(self) -> Mapping[str, np.ndarray]:
         """The columns of all blocks of this rank by name.
 
-        With one block that is not empty the arrays share its memory; several blocks are concatenated copies.
+        With one block that is not empty the arrays share its memory; several blocks are joined in copies.
         """
         blocks = [block for block in self.blocks if len(block) > 0] or self.blocks[:1]
         if len(blocks) == 1:
             return blocks[0].columns
-        return {column.name: np.concatenate([block.columns[column.name] for block in blocks])
-                if blocks else np.empty(0, column.dtype) for column in self._columns}
+        return {column.name: _joined([block.columns[column.name] for block in blocks], column.dtype)
+                for column in self._columns}
 
     @property
     def array(self) -> np.ndarray:
@@ -195,10 +203,11 @@ class Result(Sequence[Block]):
         DataLost
             Blocks cannot be rebuilt; the blocks of survivors stay valid.
         """
-        group = self._group
-        pointer = self._pointer()
+        group, function = self._group, self._group._library.result_recover
+        with group._refusing(lambda: function(group._pointer(), None)):
+            pointer = self._pointer()
         self._blocks = None
-        group._call(group._library.result_recover, pointer, layouts=self._layouts)
+        group._call(function, pointer, layouts=self._layouts)
         return self
 
     def to_numpy(self, root: int = 0) -> Optional[np.ndarray]:
@@ -219,7 +228,12 @@ class Result(Sequence[Block]):
         DataLost
             The result cannot be recovered after a failure.
         """
-        group, column, total = self._group, self._columns[0], self.total
+        group, column, function = self._group, self._columns[0], self._group._library.gather_sorted
+        refused = _native.CONSUME_FN()
+        with group._refusing(lambda: function(group._pointer(), None, None, refused, None)):
+            pointer, total = self._pointer(), self.total
+            options = _native.TreeOptions(struct_size=ctypes.sizeof(_native.TreeOptions), has_sink=1,
+                                          sink=integer("root", root, -2**31, 2**31 - 1))
         size, filled = column.dtype.itemsize, 0
         gathered: Optional[np.ndarray] = None
 
@@ -235,9 +249,8 @@ class Result(Sequence[Block]):
                 group._callbacks.fail(error)
                 return 1
 
-        options = _native.TreeOptions(struct_size=ctypes.sizeof(_native.TreeOptions), has_sink=1, sink=root)
-        pointer, callback = self._pointer(), _native.CONSUME_FN(consume)
-        group._call(group._library.gather_sorted, byref(options), pointer, callback, None, layouts=self._layouts)
+        callback = _native.CONSUME_FN(consume)
+        group._call(function, byref(options), pointer, callback, None, layouts=self._layouts)
         self._blocks = None
         if gathered is None and total == 0 and group.executor(root) == group.rank:
             gathered = np.empty(0, column.dtype)
@@ -260,8 +273,9 @@ class Result(Sequence[Block]):
             The number of places where the result is wrong, the same on all survivors; 0 if it is right.
         """
         group, violations = self._group, ctypes.c_uint64()
-        function, pointer = group._library.result_verify, self._pointer()
-        with group._refusing(lambda: function(group._pointer(), pointer, None, 1, byref(violations))):
+        function = group._library.result_verify
+        with group._refusing(lambda: function(group._pointer(), None, None, 1, byref(violations))):
+            pointer = self._pointer()
             layout = self._columns[0].layout
             if layout is None:
                 raise ArgumentError("the result has positions: only records are verified")
@@ -282,7 +296,7 @@ class Result(Sequence[Block]):
         self.close()
 
 
-class ProtectedInput:
+class ProtectedInput(NotCopied):
     """Records of this rank that survive its failure; made by `Group.protect`.
 
     Released by `close`, at the end of a ``with`` block, or when it is garbage. Results of its sorts stay valid.
@@ -331,9 +345,9 @@ class ProtectedInput:
             A rank failed before its new records had left it.
         """
         group, function = self._group, self._group._library.input_update
-        with group._refusing(lambda: function(group._pointer(), self._handle(), None, 1)):
-            given = Input(self._layout, array)
-        group._call(function, self._handle(), given.pointer, given.count, layouts=[self._layout], keep=given)
+        with group._refusing(lambda: function(group._pointer(), None, None, 1)):
+            handle, given = self._handle(), Input(self._layout, array)
+        group._call(function, handle, given.pointer, given.count, layouts=[self._layout], keep=given)
 
     def close(self) -> None:
         """Releases the input and its redundancy. [local]"""
@@ -345,6 +359,14 @@ class ProtectedInput:
 
     def __exit__(self, *_error: Any) -> None:
         self.close()
+
+
+def _joined(parts: List[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """Returns a read-only copy of the elements of all parts, of their type: np.concatenate would remove padding."""
+    raw = [part.reshape(-1).view(np.uint8) for part in parts]
+    joined = (np.concatenate(raw) if raw else np.empty(0, np.uint8)).view(dtype.base).reshape(-1, *dtype.shape)
+    joined.flags.writeable = False
+    return joined
 
 
 def _free_input(library: _native.Library, pointer: int, _layout: Layout) -> None:

@@ -4,6 +4,7 @@ import ftsort
 
 import logging
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -196,6 +197,59 @@ def test_interrupts_in_compare(group):
 
     with pytest.raises(KeyboardInterrupt if RANK == CULPRIT else ftsort.CallbackError):
         group.sort(np.arange(50), compare=compare)
+
+
+def test_interrupts_before_compare_begins(group):
+    """A signal handler can raise an exception at the entry of a callback, before its first statement."""
+    def interrupt(frame, event, _argument):
+        if event == "call" and frame.f_code.co_name == "call":
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    hook = sys.unraisablehook
+    if RANK == CULPRIT:
+        sys.setprofile(interrupt)
+    with pytest.raises(KeyboardInterrupt if RANK == CULPRIT else ftsort.CallbackError):
+        group.sort(np.arange(50)[::-1], compare=lambda a, b: int(a) - int(b))
+    assert sys.unraisablehook is hook
+    assert group.sort(np.arange(50)).total == 50 * SIZE
+
+
+def test_wrong_uses_of_results_on_one_rank(group):
+    result, closed = group.sort(np.arange(50)), group.sort(np.arange(50))
+    protected = group.protect(np.arange(50))
+    if RANK == CULPRIT:
+        closed.close()
+        protected.close()
+    for call, error in ((lambda: result.to_numpy(None if RANK == CULPRIT else 0), ftsort.ArgumentError),
+                        (closed.to_numpy, ftsort.StateError), (closed.recover, ftsort.StateError),
+                        (lambda: closed.verify(np.arange(50)), ftsort.StateError),
+                        (lambda: protected.update(np.arange(50)), ftsort.StateError),
+                        (protected.sort, ftsort.StateError)):
+        with pytest.raises(error if RANK == CULPRIT else ftsort.PeerArgumentError):
+            call()
+    assert (result.to_numpy() is None) == (RANK != 0)
+
+
+def test_local_questions_while_a_call_uses_the_group():
+    asked = []
+
+    def ask(_event):
+        for question in (lambda: group.failed, lambda: group.is_failed(0), lambda: group.executor(0),
+                         lambda: group.is_spare(0), lambda: group.lost_ranks, group.stats):
+            with pytest.raises(ftsort.StateError):
+                question()
+        asked.append(repr(group))
+
+    with ftsort.Group(on_event=ask) as group:
+        group.sort(np.arange(50000))
+        assert asked and all(text.endswith(", busy)") for text in asked)
+        assert group.failed == [] and group.executor(2**40) == -1 and group.is_failed(-2**40)
+
+
+def test_leave_with_a_wrong_exit_code(group):
+    with pytest.raises(ftsort.ArgumentError, match="exit_code"):
+        group.leave("zero")
 
 
 def test_exceptions_of_callbacks(group):

@@ -2,11 +2,13 @@
 
 import ftsort
 
+import copy
 import doctest
 import gc
 import importlib
 import logging
 import pathlib
+import pickle
 import re
 import weakref
 
@@ -14,6 +16,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ftsort._layout import contiguous
+from ftsort._result import _joined
 from samples import inputs
 
 SIZE, RANK = MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank
@@ -53,6 +57,27 @@ def test_arrays_outlive_everything():
     gc.collect()
     assert handle() is None
     other.close()
+
+
+def test_owners_are_not_copied():
+    with ftsort.Group() as group, group.protect([1]) as protected:
+        for owner in (group, group.sort([1]), protected):
+            for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError, match="cannot be copied"):
+                    copied(owner)
+
+
+def test_structured_types_keep_their_padding():
+    dtype = np.dtype({"names": ["a", "b"], "formats": ["i4", "f8"], "offsets": [4, 8], "itemsize": 24})
+    filled = np.frombuffer(bytes(range(240)), dtype)
+    joined = _joined([filled[:4], filled[4:6], filled[:0]], dtype)
+    assert joined.dtype == dtype and joined.tobytes() == filled[:6].tobytes() and not joined.flags.writeable
+    assert _joined([], np.dtype(("f4", (3,)))).shape == (0, 3)
+    assert contiguous(filled[::3]).tobytes() == b"".join(filled[at:at + 1].tobytes() for at in range(0, 10, 3))
+    with ftsort.Group() as group:
+        strided = np.frombuffer(bytes(range(256)) * 30, dtype)[::3]
+        result = group.sort(strided, key="a")
+        assert result.verify(strided) == 0 and result.array.dtype == dtype
 
 
 def test_groups_are_collected():

@@ -181,21 +181,39 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         parser.print_usage(sys.stderr)
         print("ftsort: error: name a command, such as sort; --help lists them", file=sys.stderr)
         return 2
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP, and that remains so.
+            signal.signal(number, _interrupt)
+    display = None
+    try:
+        display = _display(options)
+        return _run(options, display)
+    except Interrupted as error:
+        return _report(options, display or _display(options), 128 + error.number, f"{error}: no output was written")
+
+
+def _display(options: argparse.Namespace) -> Any:
+    from . import progress
+
+    return progress.make_display(getattr(options, "progress", "none"), options.json)
+
+
+def _report(options: argparse.Namespace, display: Any, status: int, text: str) -> int:
+    """Prints an error that ends the command, and returns its status."""
+    display.error(text)
+    if options.json:
+        display.summary({"ok": False, "status": status, "message": text}, "")
+    return status
+
+
+def _run(options: argparse.Namespace, display: Any) -> int:
     try:
         import numpy  # noqa: F401
     except ImportError:
         print("ftsort: error: the command needs numpy: pip install numpy", file=sys.stderr)
         return 4
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP, and that remains so.
-            signal.signal(number, _interrupt)
-    return _run(options)
+    from . import files, launch, run, tools
 
-
-def _run(options: argparse.Namespace) -> int:
-    from . import files, launch, progress, run, tools
-
-    display = progress.make_display(getattr(options, "progress", "none"), options.json)
     try:
         if options.command == "info":
             return tools.info(options, display)
@@ -210,14 +228,9 @@ def _run(options: argparse.Namespace) -> int:
         status, text = error.status, str(error)
     except launch.NoMpi as error:
         status, text = run.NO_MPI, str(error)
-    except Interrupted as error:
-        status, text = 128 + error.number, f"{error}: no output was written"
     except BrokenPipeError:
         return 1
-    display.error(text)
-    if options.json:
-        display.summary({"ok": False, "status": status, "message": text}, "")
-    return status
+    return _report(options, display, status, text)
 
 
 def _victim_count(text: str, ranks: int) -> int:

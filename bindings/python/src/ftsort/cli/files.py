@@ -237,7 +237,9 @@ def read_npy_header(path: str) -> Tuple[np.dtype, int, int]:
             header = ast.literal_eval(text)
             dtype = np.lib.format.descr_to_dtype(header["descr"])
             shape = header["shape"]
-        except (ValueError, SyntaxError, KeyError, TypeError) as error:
+            if not isinstance(shape, tuple) or not all(isinstance(side, int) and side >= 0 for side in shape):
+                raise ValueError(f"its shape is {shape!r}")
+        except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as error:
             raise FileError(f"{path} is not a .npy file ({error}): name its format with --format") from None
         if len(shape) != 1:
             raise FileError(f"{path} has {len(shape)} dimensions, {shape}; the command takes arrays with one "
@@ -249,10 +251,11 @@ def open_source(path: str, name: Optional[str] = None, dtype: Optional[str] = No
                 delimiter: Optional[str] = None) -> Source:
     """Plans a file for reading. `name` is its format; without it the extension decides."""
     try:
+        # Before it is opened, because opening a pipe waits for its other end.
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+            raise FileError(f"{path} is not a regular file, which parallel reads need: write it into a file first")
         with open(path, "rb"):
             pass
-        if not os.path.isfile(path):
-            raise FileError(f"{path} is not a regular file, which parallel reads need: write it into a file first")
         name = format_of(path, name)
         if name in ("npy", "raw"):
             return open_binary(path, name, parse_dtype(dtype) if dtype else None)

@@ -66,6 +66,8 @@ class Output:
             raise Failed(f"{folder} is not a directory: create it, or choose another output")
         if self.path and os.path.isdir(self.path):
             raise Failed(f"{self.path} is a directory: name a file")
+        if self.path and os.path.exists(self.path) and not os.path.isfile(self.path):
+            raise Failed(f"{self.path} is no regular file, and the output would take its place: name a file")
 
     def reset(self) -> None:
         """Creates the temporary file, empty. Its name is new, so that no rank of an earlier attempt writes to it."""
