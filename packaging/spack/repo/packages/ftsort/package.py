@@ -1,5 +1,7 @@
 """The Spack recipe of ftsort; docs/packages.md shows its use."""
 
+import os
+
 from spack.package import *
 
 
@@ -29,7 +31,9 @@ class Ftsort(CMakePackage):
 
     def setup_build_environment(self, env):
         env.set("FTSORT_ULFM", "on" if self.spec.satisfies("+fault_tolerance") else "off")
-        env.set("LIBCLANG_PATH", self.spec["llvm"].prefix.lib)
+        # An external LLVM has the library below lib/llvm-N/lib of its prefix.
+        libclang = find_libraries("libclang", self.spec["llvm"].prefix, shared=True, recursive=True)
+        env.set("LIBCLANG_PATH", libclang.directories[0])
 
     def cmake_args(self):
         return [
@@ -45,5 +49,6 @@ class Ftsort(CMakePackage):
         compiler(source, "-o", "hello", f"-I{self.prefix.include}", f"-L{self.prefix.lib}",
                  f"-Wl,-rpath,{self.prefix.lib}", "-lftsort")
         launcher = which(join_path(self.prefix.bin, "ftsort-mpirun"))
+        launcher.add_default_env("PATH", os.pathsep.join([self.spec["mpi"].prefix.bin, os.environ["PATH"]]))
         output = launcher("--oversubscribe", "-np", "2", "./hello", output=str.split, error=str.split)
         assert output.count("in order") == 2, output
