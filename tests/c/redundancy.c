@@ -10,7 +10,7 @@
  * last survivor, prints that it is fine. In "keys" the highest rank kills itself in the middle of the first sort.
  *
  * MODE "killed" replaces a small input by a large one, and the last rank is killed meanwhile, STORE microseconds after
- * the call. All survivors have either the old or the new records. ALGORITHM is not used. */
+ * the call. All survivors have either the old or the new records. ALGORITHM "late": the others begin after that. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -276,8 +276,8 @@ static void kill_after(long microseconds)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* The last rank is killed while it replaces the input. */
-static void killed(ftsort *group, long microseconds)
+/* The last rank is killed while it replaces the input; is_late: before the others have begun to do so. */
+static void killed(ftsort *group, long microseconds, int is_late)
 {
   const size_t old = 1000, new = 4000000;
   pair *mine = (pair *)malloc(new * sizeof *mine);
@@ -285,19 +285,23 @@ static void killed(ftsort *group, long microseconds)
   ftsort_result *result = NULL;
   ftsort_status status;
   uint64_t total;
+  int was_known;
   if (mine == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
   fill_update(mine, new, 0);
   EXPECT(ftsort_protect(group, &by_key, mine, old, &input) == FTSORT_OK);
   fill_update(mine, new, 1);
   if (rank == ranks - 1) kill_after(microseconds);
+  else if (is_late) usleep((useconds_t)(2 * microseconds));
+  was_known = ftsort_is_failed(group, ranks - 1);
   status = ftsort_input_update(group, input, mine, new);
   EXPECT(status == FTSORT_OK || status == FTSORT_ERR_DATA_LOST);
   while (!ftsort_is_failed(group, ranks - 1)) EXPECT(ftsort_fault_check(group, NULL) == FTSORT_OK);
   EXPECT(ftsort_run_protected(group, input, NULL, &result) == FTSORT_OK);
   total = ftsort_result_total(result);
-  if (status == FTSORT_OK) /* the last rank has new records, or it had failed before its part in the call */
-    EXPECT(total == (uint64_t)ranks * new || total == (uint64_t)(ranks - 1) * new + old);
+  /* The last rank has old records beside the new ones of the others only if protect has found its failure. */
+  if (status == FTSORT_OK) EXPECT(total == (was_known ? (uint64_t)(ranks - 1) * new + old : (uint64_t)ranks * new));
   else EXPECT(total == (uint64_t)ranks * old);
+  EXPECT(!is_late || was_known || status == FTSORT_ERR_DATA_LOST);
   ftsort_result_free(result);
   ftsort_input_free(input);
   free(mine);
@@ -416,7 +420,7 @@ int main(int argc, char **argv)
   else if (strcmp(argv[2], "input") == 0) inputs(group, mine);
   else if (strcmp(argv[2], "keys") == 0) keys(group, mine);
   else if (strcmp(argv[2], "update") == 0) updates(group, mine);
-  else if (strcmp(argv[2], "killed") == 0) killed(group, atol(argv[3]));
+  else if (strcmp(argv[2], "killed") == 0) killed(group, atol(argv[3]), strcmp(argv[4], "late") == 0);
   else if (strcmp(argv[2], "gather") == 0) gathers(group, mine);
   else states(group);
   EXPECT((argc == 6) == (corruptions > 0));

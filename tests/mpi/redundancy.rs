@@ -26,6 +26,7 @@ const CASES: &str = "
  quick | update directory 0     | 3
  all   | update memory 4        | 4
  quick | killed 20000 0         | 4
+ quick | killed 50000 late      | 4
  all   | killed 1000 0          | 3
  all   | killed 5000 0          | 4
  all   | killed 40000 0         | 4
