@@ -103,6 +103,32 @@ impl Bits {
             .sum()
     }
 
+    /// Returns how many numbers of the set are below `index`: the place of `index` in ascending order.
+    pub fn count_below(&self, index: usize) -> usize {
+        let (word, bit) = (index / 64, index % 64);
+        let whole = self.words.iter().take(word);
+        let whole: usize = whole.map(|word| word.count_ones() as usize).sum();
+        let part = self
+            .words
+            .get(word)
+            .map_or(0, |word| word & ((1 << bit) - 1));
+        whole + part.count_ones() as usize
+    }
+
+    /// Returns the number at a place in ascending order.
+    pub fn at(&self, place: usize) -> Option<usize> {
+        let mut left = place;
+        for (index, word) in self.words.iter().enumerate() {
+            let ones = word.count_ones() as usize;
+            if left < ones {
+                let rest = (0..left).fold(*word, |rest, _| rest & rest.wrapping_sub(1));
+                return Some(index * 64 + rest.trailing_zeros() as usize);
+            }
+            left -= ones;
+        }
+        None
+    }
+
     /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
@@ -140,6 +166,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn places_are_those_in_ascending_order(
+            length in 1_usize..200,
+            numbers in prop::collection::vec(any::<usize>(), 0..80),
+        ) {
+            let bits = set(length, &numbers);
+            let listed: Vec<usize> = bits.iter().collect();
+            for index in 0..length + 70 {
+                prop_assert_eq!(bits.count_below(index), listed.iter().filter(|number| **number < index).count());
+                prop_assert_eq!(bits.at(index), listed.get(index).copied());
+            }
+        }
+
         #[test]
         fn removals_by_words_are_those_by_numbers(
             length in 1_usize..200,

@@ -13,11 +13,11 @@ the program with ``ftsort-mpirun -n 4 python program.py``.
 from __future__ import annotations
 
 from ftsort import _native
-from ftsort._config import Event, EventKind
+from ftsort._config import Event, EventKind, Stats
 from ftsort._errors import (ArgumentError, CallbackError, Corruption, DataLost, Error, Excluded, InternalError,
                             LibraryError, MemoryLimit, MpiError, NoUlfm, PeerArgumentError, StateError, StoreError)
 from ftsort._external import ExternalStats
-from ftsort._group import Group, Stats
+from ftsort._group import Group
 from ftsort._native import library_path
 from ftsort._result import Block, ProtectedInput, Result
 from ftsort._settings import prepare

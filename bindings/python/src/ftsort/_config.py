@@ -1,4 +1,4 @@
-"""The configuration of a group: names and units of Python, and the callbacks."""
+"""The configuration and the figures of a group: names and units of Python, and the callbacks."""
 
 from __future__ import annotations
 
@@ -57,6 +57,29 @@ class Event(NamedTuple):
     epoch: int             #: The number of repairs of the group so far.
     lowest_survivor: int   #: The lowest surviving rank, for programs that report each event once.
     finding: int           #: The check that detected a corruption, one of ``ftsort_finding``.
+
+
+class Stats(NamedTuple):
+    """Figures of the last sort on this rank."""
+
+    total_seconds: float     #: Seconds from the call to the result.
+    sort_seconds: float      #: Seconds of local sorting.
+    exchange_seconds: float  #: Seconds of pivots, partitioning and exchanges.
+    merge_seconds: float     #: Seconds of merging sorted runs into the result.
+    store_seconds: float     #: Seconds of protecting inputs and storing versions, with copies to other ranks.
+    commit_seconds: float    #: Seconds of agreements at the ends of rounds, including waits.
+    repair_seconds: float    #: Seconds of agreeing on failed ranks and restoring lost blocks.
+    bytes_sent: int          #: Bytes sent to other ranks.
+    bytes_stored: int        #: Bytes put into the store on this rank.
+    rounds: int              #: Committed rounds, including loading and the result.
+    rounds_replayed: int     #: Rounds that were replayed.
+    failures: int            #: Ranks that were found failed.
+    peak_bytes: int          #: The peak bytes of blocks and messages of this process.
+    algorithm: int           #: The algorithm that sorted, one of ``ftsort_algorithm``.
+    corruptions: int         #: Detected data corruptions.
+    injected: int            #: Changes of data of this rank by `faults`.
+    predicted_seconds: float #: Predicted seconds of exchanges, if 'auto' chose; otherwise 0.
+    other_seconds: float     #: The least prediction for another algorithm.
 
 
 _TEXTS = {

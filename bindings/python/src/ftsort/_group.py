@@ -10,12 +10,12 @@ import operator
 import sys
 import weakref
 from ctypes import byref, c_int32, c_size_t, c_uint32, c_void_p
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from ftsort import _native
-from ftsort._config import Callbacks, Event, algorithm_numbers, make_config
+from ftsort._config import Callbacks, Event, Stats, algorithm_numbers, make_config
 from ftsort._errors import ArgumentError, CallbackError, Corruption, DataLost, Error, MpiError, StateError, \
     error_of, integer
 from ftsort._external import ExternalSorts
@@ -25,28 +25,6 @@ from ftsort._result import Column, NotCopied, ProtectedInput, Result
 
 #: Arrays that MPI may still read after an MpiError; they must not change before the process ends.
 _pinned: List[Any] = []
-
-class Stats(NamedTuple):
-    """Figures of the last sort on this rank."""
-
-    total_seconds: float     #: Seconds from the call to the result.
-    sort_seconds: float      #: Seconds of local sorting.
-    exchange_seconds: float  #: Seconds of pivots, partitioning and exchanges.
-    merge_seconds: float     #: Seconds of merging sorted runs into the result.
-    store_seconds: float     #: Seconds of protecting inputs and storing versions, with copies to other ranks.
-    commit_seconds: float    #: Seconds of agreements at the ends of rounds, including waits.
-    repair_seconds: float    #: Seconds of agreeing on failed ranks and restoring lost blocks.
-    bytes_sent: int          #: Bytes sent to other ranks.
-    bytes_stored: int        #: Bytes put into the store on this rank.
-    rounds: int              #: Committed rounds, including loading and the result.
-    rounds_replayed: int     #: Rounds that were replayed.
-    failures: int            #: Ranks that were found failed.
-    peak_bytes: int          #: The peak bytes of blocks and messages of this process.
-    algorithm: int           #: The algorithm that sorted, one of ``ftsort_algorithm``.
-    corruptions: int         #: Detected data corruptions.
-    injected: int            #: Changes of data of this rank by `faults`.
-    predicted_seconds: float #: Predicted seconds of exchanges, if 'auto' chose; otherwise 0.
-    other_seconds: float     #: The least prediction for another algorithm.
 
 
 def _free_group(library: _native.Library, pointer: int, _callbacks: Callbacks) -> None:

@@ -150,10 +150,10 @@ impl Job<'_, '_> {
         let most_nodes = most_nodes.max().unwrap_or(1);
         ranks.dedup();
         let root = members.executor(subcube.root());
-        let others = ranks.into_iter().filter(|rank| *rank != root);
-        let ranks = [root].into_iter().chain(others);
+        ranks.retain(|rank| *rank != root);
+        ranks.insert(0, root);
         let fan_out = self.engine.transport.fan_out();
-        (RelayTree::new(ranks, members.me(), fan_out), most_nodes)
+        (RelayTree::new(&ranks, members.me(), fan_out), most_nodes)
     }
 
     /// Returns a table of the proposals of the nodes of a subcube that this rank executes. None: it has an error.

@@ -32,22 +32,33 @@ pub struct RelayTree {
 impl RelayTree {
     /// A tree of these ranks, each of which is listed once, as `me` sees it. The first one is the root, and the last
     /// ones are leaves.
-    pub fn new(ranks: impl Iterator<Item = Rank> + Clone, me: Rank, fan_out: usize) -> RelayTree {
-        let count = ranks.clone().count();
+    pub fn new(ranks: &[Rank], me: Rank, fan_out: usize) -> RelayTree {
+        let place = ranks.iter().position(|rank| *rank == me);
+        RelayTree::of_places(ranks.len(), (me, place), fan_out, |place| {
+            ranks.get(place).copied()
+        })
+    }
+
+    /// A tree of so many ranks, as `me` with its place sees it. `at`: the rank at a place.
+    fn of_places(
+        count: usize,
+        (me, place): (Rank, Option<usize>),
+        fan_out: usize,
+        at: impl Fn(usize) -> Option<Rank>,
+    ) -> RelayTree {
         let fan_out = fan_out.max(1);
         // One step with so many messages takes as long as two steps.
         let is_star = count <= fan_out * fan_out + 1;
         let fan_out = if is_star { count.max(1) } else { fan_out };
-        let place = ranks.clone().position(|rank| rank == me);
         let parent = place.and_then(|place| Some(place.checked_sub(1)? / fan_out));
         let first_child = place.map_or(count, |place| place * fan_out + 1);
         RelayTree {
             ranks: count,
             fan_out,
-            root: ranks.clone().next().unwrap_or(me),
+            root: at(0).unwrap_or(me),
             place,
-            parent: parent.and_then(|parent| ranks.clone().nth(parent)),
-            children: ranks.skip(first_child).take(fan_out).collect(),
+            parent: parent.and_then(&at),
+            children: (first_child..count).take(fan_out).filter_map(&at).collect(),
         }
     }
 
@@ -123,17 +134,29 @@ impl Engine<'_> {
             false => self.members.lowest_executor(),
         };
         let members = &*self.members;
-        let of_kind = |excluded| {
-            let is_of_kind = move |rank: &Rank| {
-                *rank != coordinator
-                    && members.is_excluded(*rank) == excluded
-                    && (!members.is_faulty(*rank) || mutant(Mutant::FailedRanksInTree))
-            };
-            Rank::all(members.ranks()).filter(is_of_kind)
+        let mut working = members.executing();
+        let mut excluded = members.survivors_without_nodes();
+        if mutant(Mutant::FailedRanksInTree) {
+            working.extend(members.faulty());
+        }
+        working.remove(coordinator);
+        excluded.remove(coordinator);
+        // Found by words of the sets: lists of all ranks on each of them would take the time of their square.
+        let (me, count) = (members.me(), working.len());
+        let among_excluded = || Some(1 + count + excluded.place_of(me)?);
+        let place = match me == coordinator {
+            true => Some(0),
+            false => working
+                .place_of(me)
+                .map_or_else(among_excluded, |place| Some(1 + place)),
         };
-        let ranks = [coordinator].into_iter();
-        let ranks = ranks.chain(of_kind(false)).chain(of_kind(true));
-        RelayTree::new(ranks, members.me(), self.transport.fan_out())
+        let fan_out = self.transport.fan_out();
+        RelayTree::of_places(1 + count + excluded.len(), (me, place), fan_out, |place| {
+            let Some(place) = place.checked_sub(1) else {
+                return Some(coordinator);
+            };
+            working.at(place).or_else(|| excluded.at(place - count))
+        })
     }
 
     /// Gives the payloads of a few ranks to `root` directly, as a table. The outer None: a rank failed. The inner None:
@@ -266,9 +289,9 @@ mod tests {
     proptest! {
         #[test]
         fn every_rank_has_a_path_to_the_root(ranks in 1_u32..200, fan_out in 0_usize..9) {
-            let all = (0..ranks).map(|rank| Rank(rank * 3));
+            let all: Vec<Rank> = (0..ranks).map(|rank| Rank(rank * 3)).collect();
             let trees: Vec<RelayTree> =
-                all.clone().map(|me| RelayTree::new(all.clone(), me, fan_out)).collect();
+                all.iter().map(|me| RelayTree::new(&all, *me, fan_out)).collect();
             let mut sizes = vec![1; ranks as usize];
             for place in (1..ranks as usize).rev() {
                 let parent = trees[place].parent.unwrap().0 as usize / 3;
@@ -285,7 +308,7 @@ mod tests {
                 let is_star = children + 1 == ranks as usize && place == 0;
                 prop_assert!(children <= fan_out.max(1) || is_star && children <= fan_out.max(1).pow(2));
             }
-            prop_assert_eq!(RelayTree::new(all, Rank(1), fan_out).place, None);
+            prop_assert_eq!(RelayTree::new(&all, Rank(1), fan_out).place, None);
         }
     }
 }

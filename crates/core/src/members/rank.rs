@@ -109,6 +109,17 @@ impl RankSet {
         self.len() == 0
     }
 
+    /// The place of a rank of the set in ascending order. None: the set does not have it.
+    pub fn place_of(&self, rank: Rank) -> Option<usize> {
+        self.contains(rank)
+            .then(|| self.0.count_below(rank.index()))
+    }
+
+    /// The rank at a place in ascending order.
+    pub fn at(&self, place: usize) -> Option<Rank> {
+        self.0.at(place).map(|index| Rank(index as u32))
+    }
+
     /// The ranks, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
         self.0.iter().map(|index| Rank(index as u32))

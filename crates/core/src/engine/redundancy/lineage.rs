@@ -86,7 +86,9 @@ impl Job<'_, '_> {
     /// if no other rank is left that could ask for a piece.
     pub(in crate::engine) fn release(&mut self) -> Result<()> {
         let members = &self.engine.members;
-        if self.recomputes() && members.survivors().count() == 1 && self.integrity.checks.is_none()
+        if self.recomputes()
+            && members.survivors().nth(1).is_none()
+            && self.integrity.checks.is_none()
         {
             self.redundancy.store.clear();
             self.redundancy.held = RankSet::new(members.ranks());
