@@ -32,11 +32,9 @@ impl Updates {
 
     /// The version of the records of `rank`: that of the last update that it took part in.
     fn version_of(&self, rank: Rank) -> usize {
-        let taken_part = self
-            .done
-            .iter()
-            .filter(|(_, failed)| !failed.contains(rank));
-        taken_part.last().map_or(0, |(version, _)| *version)
+        let mut latest = self.done.iter().rev();
+        let took_part = latest.find(|(_, failed)| !failed.contains(rank));
+        took_part.map_or(0, |(version, _)| *version)
     }
 }
 
