@@ -96,9 +96,9 @@ ftsort_status ftsort_store_clear(ftsort *group);
  * \param count  the number of records of this rank; may differ between ranks
  * \return FTSORT_OK; FTSORT_ERR_DATA_LOST if a rank failed before its new records had left it (ftsort_lost_ranks
  *         names it; its old records stay in the input, and the next call succeeds), or if old records of failed
- *         ranks cannot be recovered, and leave the input; FTSORT_ERR_CALLBACK; FTSORT_ERR_CORRUPT;
+ *         ranks cannot be recovered (these leave the input); FTSORT_ERR_CALLBACK; FTSORT_ERR_CORRUPT;
  *         FTSORT_ERR_ARGUMENT on all ranks for different inputs; or another status of "Collective calls". After an
- *         error the input has its old records on all ranks
+ *         error the input has all other old records on all ranks
  */
 ftsort_status ftsort_input_update(ftsort *group, ftsort_input *input, const void *data, size_t count);
 

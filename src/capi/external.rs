@@ -56,7 +56,7 @@ pub struct ftsort_external {
     /// The number of files in `sources`.
     pub source_count: usize,
     /// The path of the sorted file, in a directory that all ranks can write; the same name on all ranks. An existing file is
-    /// replaced at the end. It has the mode 0600. NULL with `write`.
+    /// replaced at the end; a pipe, a device or a directory is refused. It has the mode 0600. NULL with `write`.
     pub output: *const c_char,
     /// The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source. They
     /// may be local to the host. NULL: the directory of `output`.

@@ -104,10 +104,10 @@ pub unsafe extern "C" fn ftsort_run_protected(
 /// \param data   `count` records of this rank, of any alignment; copied; NULL if `count` is 0
 /// \param count  the number of records of this rank; may differ between ranks
 /// \return FTSORT_OK; FTSORT_ERR_DATA_LOST if a rank failed before its new records had left it (ftsort_lost_ranks names
-///         it; its old records stay in the input, and the next call succeeds), or if old records of failed ranks
-///         cannot be recovered, and leave the input;
-///         FTSORT_ERR_CALLBACK; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT on all ranks for different inputs; or another
-///         status of "Collective calls". After an error the input has its old records on all ranks
+///         it; its old records stay in the input, and the next call succeeds), or if old records of failed ranks cannot
+///         be recovered (these leave the input); FTSORT_ERR_CALLBACK; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT on all
+///         ranks for different inputs; or another status of "Collective calls". After an error the input has all other
+///         old records on all ranks
 ///
 /// # Safety
 /// `input` is NULL or live; `data` is valid for `count` records.

@@ -165,7 +165,7 @@ class Group(NotCopied, Queries, ExternalSorts):
             raise StateError("the group is closed")
         return self._handle
 
-    def _free_pointer(self) -> int:
+    def _idle_pointer(self) -> int:
         """Returns the pointer for a local question, whose answer would be wrong while a call uses the group."""
         pointer = self._pointer()
         raw = _native.Stats(struct_size=ctypes.sizeof(_native.Stats))
@@ -496,28 +496,28 @@ class Group(NotCopied, Queries, ExternalSorts):
 
     def is_failed(self, rank: int) -> bool:
         """Returns whether `rank` was known to have failed at the last collective call. [local]"""
-        return bool(self._library.is_failed(self._free_pointer(), _rank(rank)))
+        return bool(self._library.is_failed(self._idle_pointer(), _rank(rank)))
 
     def is_spare(self, rank: int) -> bool:
         """Returns whether `rank` is an idle spare, which has no node and must pass no elements. [local]"""
-        return bool(self._library.is_spare(self._free_pointer(), _rank(rank)))
+        return bool(self._library.is_spare(self._idle_pointer(), _rank(rank)))
 
     @property
     def failed(self) -> List[int]:
         """The failed ranks, ascending, as known at the last collective call. [local]"""
-        pointer = self._free_pointer()
+        pointer = self._idle_pointer()
         return [rank for rank in range(self._size) if self._library.is_failed(pointer, rank)]
 
     @property
     def lost_ranks(self) -> List[int]:
         """The ranks of the data that the last call could not recover, ascending. [local]"""
         ranks = (c_int32 * self._size)()
-        count = self._library.lost_ranks(self._free_pointer(), ranks, self._size)
+        count = self._library.lost_ranks(self._idle_pointer(), ranks, self._size)
         return list(ranks[:count])
 
     def executor(self, node: int) -> int:
         """Returns the rank that executes `node`; -1 for a node that does not exist. [local]"""
-        return int(self._library.executor(self._free_pointer(), _rank(node)))
+        return int(self._library.executor(self._idle_pointer(), _rank(node)))
 
     def stats(self) -> Stats:
         """Returns the figures of the last sort on this rank. [local]
@@ -550,7 +550,7 @@ class Group(NotCopied, Queries, ExternalSorts):
         ``MPI_Finalize``. Standard streams and logs are flushed; functions of `atexit` are not called.
         """
         exit_code = integer("exit_code", exit_code, -2**31, 2**31 - 1)
-        pointer = self._free_pointer()
+        pointer = self._idle_pointer()
         sys.stdout.flush()
         sys.stderr.flush()
         logging.shutdown()
