@@ -2,7 +2,7 @@
  * with one that never takes a rank back. Beyond the paper, with a monitor that divides work by speed, or excludes a
  * rank only if it is expected to save time.
  *
- *   ftsort-mpirun -np 4 ./slowdown MODE VICTIMS [K [SORTS [PERCENT [CGROUP]]]]
+ *   ftsort-mpirun -np 4 ./slowdown MODE VICTIMS [K [SORTS [PERCENT [ALGORITHM [CGROUP]]]]]
  *
  * MODE: none; threads (no monitor, but MPI_THREAD_MULTIPLE); thread or foreground, each also with -forever, -weights or
  * -gain; thread-doubt, in which a tester takes its own slowness into account.
@@ -12,8 +12,9 @@
  * of the cpu controller of cgroup version 1, the child process instead puts each of them into a group below this folder
  * and sets its quota; the caller removes the empty groups afterwards.
  *
- * Sorts 2^K numbers (24) SORTS times (20), and prints one line: the seconds from the second sort to the last, and the
- * events. `least` is the smallest share of a result that the last rank had, in percent of an equal share. */
+ * Sorts 2^K numbers (24) SORTS times (20) with ALGORITHM (a value of ftsort_algorithm; 0, the default, lets the library
+ * choose), and prints one line: the seconds from the second sort to the last, and the events. `least` is the smallest
+ * share of a result that the last rank had, in percent of an equal share. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,12 +140,13 @@ int main(int argc, char **argv)
   double start = 0;
   unsigned long share = 0;
 
-  brake = slow_down(percent, argc > 6 ? argv[6] : NULL); /* before MPI_Init, since MPI does not support fork */
+  brake = slow_down(percent, argc > 7 ? argv[7] : NULL); /* before MPI_Init, since MPI does not support fork */
   ftsort_prepare();
   MPI_Init_thread(&argc, &argv, needs_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &granted);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   config.on_event = note;
+  config.algorithm = argc > 6 ? atoi(argv[6]) : FTSORT_AUTO;
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     return 1;

@@ -8,6 +8,8 @@
  *     ftsort_store_commit(group, done, &committed);   // 0: repeat the round
  *   }
  *
+ * With a name for the states (ftsort_store_open) the loop also survives the end of the whole job.
+ *
  * The interface of the papers: checkpoint, readCheckpoint, FaultDetection and FaultInject. An algorithm that fits
  * ftsort_rounds.h needs none of it. The conventions are those of ftsort.h.
  */
@@ -23,6 +25,26 @@ extern "C" {
 #endif
 
 /* ---- States ---------------------------------------------------------------------------------------------- */
+
+/**
+ * Gives the stored states a name in `store_directory`, under which another job finds them. [C]
+ *
+ * Before the first ftsort_store_put. If an earlier job has committed states under the name and has not discarded
+ * them, they become the committed states of this group, which ftsort_store_get returns: the loop continues with the
+ * round after them. So a job whose processes have all ended (a time limit, a power failure, SIGKILL) is started
+ * again, with the same number of nodes: 5 to 8 ranks continue the states of 5 to 8 ranks. From now on each
+ * ftsort_store_commit takes a second agreement, and one that returns 1 is final for other jobs as well, after a
+ * power failure only with `store_sync`. The states stay in the directory when the group is released, and until
+ * ftsort_store_clear. One job at a time may use a name: a commit by another one ends in FTSORT_ERR_STORE.
+ *
+ * \param name   1 to 64 letters, digits, and characters of "-_."; the same on all ranks; not kept
+ * \param found  receives 1 if there are states of an earlier job, or 0; the same on all survivors; 0 after an error
+ * \return FTSORT_OK; FTSORT_ERR_ARGUMENT also without FTSORT_STORE_DIRECTORY, and for states of another number of
+ *         nodes; FTSORT_ERR_STATE also if the group has stored states or a name for them already; FTSORT_ERR_STORE
+ *         if files are damaged, or cannot be read or written (the states of the earlier job stay as they are); or
+ *         another status of "Collective calls". After an error the states have no name
+ */
+ftsort_status ftsort_store_open(ftsort *group, const char *name, int *found);
 
 /**
  * Stages the state of a node for the next ftsort_store_commit: checkpoint of the papers. [L]
@@ -64,19 +86,21 @@ ftsort_status ftsort_store_get(ftsort *group, int32_t node, const void **state, 
  *
  * \param done       not 0 if this rank did its part of the round; 0 on any rank prevents the commit
  * \param committed  receives 1 or 0, the same on all survivors; 0 after an error
- * \return FTSORT_OK, committed or not; FTSORT_ERR_MEMORY or FTSORT_ERR_STORE if a rank could not keep its states,
- *         and the round is not committed; FTSORT_ERR_DATA_LOST if states of the ranks that ftsort_lost_ranks names
- *         cannot be recovered (not committed either; all other states are in place); or another status of
- *         "Collective calls"
+ * \return FTSORT_OK, committed or not; FTSORT_ERR_MEMORY or FTSORT_ERR_STORE if a rank could not keep its states or
+ *         their name, and the round is not committed; FTSORT_ERR_DATA_LOST if states of the ranks that
+ *         ftsort_lost_ranks names cannot be recovered (not committed either; all other states are in place); or
+ *         another status of "Collective calls"
  */
 ftsort_status ftsort_store_commit(ftsort *group, int done, int *committed);
 
 /**
  * Discards all stored states and removes their files. [C]
  *
- * For the end of a loop whose group is used further or released with ftsort_free; ftsort_leave does it too.
+ * For the end of a loop whose group is used further or released with ftsort_free; ftsort_leave does it too, unless
+ * the states have a name (ftsort_store_open). The next job that opens the name finds nothing.
  *
- * \return FTSORT_OK, or a status of "Collective calls"
+ * \return FTSORT_OK; FTSORT_ERR_STORE if the name cannot be removed, and nothing is discarded; or another status of
+ *         "Collective calls"
  */
 ftsort_status ftsort_store_clear(ftsort *group);
 

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Kills ranks, or whole jobs, during external sorts at instants drawn uniformly, many times over.
+"""Kills ranks, or whole jobs that another job continues, at instants drawn uniformly, many times over.
 
-Each run sorts a file of random records of 100 bytes with 10-byte keys (tests/c/external_killed.c) that is larger than the
-memory of the sort, and scripts/check_records.c compares order and content. Modes:
+The first two modes sort a file of random records of 100 bytes with 10-byte keys (tests/c/external_killed.c) that is larger
+than the memory of the sort, and scripts/check_records.c compares order and content. Modes:
 
   ranks  1, N/2 and N-1 of N ranks are killed during one job
   job    all ranks are killed, and the sort is resumed, with another number of ranks each time, until it is complete
+  loop   all ranks of a loop with stored states (tests/c/restart_killed.c) are killed, sometimes one rank before the others,
+         and other jobs continue the states, until the loop is complete
 
 Outcomes:
 
-  right  the output is right, and no other file is left (after jobs that may be resumed: but for the state)
+  right  the output is right, and no other file is left (after jobs that may be resumed: but for the state). In a loop, no
+         job repeats a round whose commit a rank of an earlier job has reported
   wrong  any other output or status
   hang   a run did not end within the time limit
 
@@ -25,6 +28,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import launch
 import outside
@@ -108,10 +112,74 @@ class Sorts:
         return self.verdict(done, True), killed, text
 
 
+class Loops:
+    """Loops with stored states in a folder."""
+
+    ROUNDS, POINTS = 60, 100_000
+
+    def __init__(self, options, folder):
+        self.options, self.folder = options, pathlib.Path(folder)
+        self.program = launch.build_c(launch.ROOT / "tests/c/restart_killed.c", folder, options.profile)
+        # The numbers of ranks with as many nodes.
+        self.ranks = [ranks for ranks in range(2, options.ranks + 1)
+                      if (ranks - 1).bit_length() == (options.ranks - 1).bit_length()]
+        start = time.monotonic()
+        done, sender = self.run(options.ranks, [])
+        self.seconds = time.monotonic() - max(start, sender.start)
+        self.result = self.result_of(done.output)
+        if self.result is None:
+            sys.exit(f"the loop without failures is wrong:\n{done.output}")
+
+    def run(self, ranks, plan):
+        """Runs one job; returns the launch.Run and the Sender."""
+        command = [self.program, self.folder / "states", self.ROUNDS, self.POINTS]
+        (self.folder / "states").mkdir(exist_ok=True)
+        return outside.run(ranks, command, self.options.limit, plan)
+
+    def result_of(self, output):
+        """Returns the result of a complete loop, which has removed its files; None otherwise."""
+        result = [line for line in output.splitlines() if line.startswith("pi is about")]
+        return result[0] if result and not any((self.folder / "states").iterdir()) else None
+
+    def with_killed_jobs(self, draw):
+        """Kills jobs until the loop is complete. Returns the outcome, the number of killed jobs and the output."""
+        killed, committed, text = 0, 0, ""
+        shutil.rmtree(self.folder / "states", ignore_errors=True)
+        while True:
+            ranks = draw.choice(self.ranks)
+            instant = draw.uniform(0, self.seconds)
+            early = draw.randrange(ranks) if draw.random() < 0.5 else None
+            plan = [(instant if rank != early else draw.uniform(0, instant), rank, signal.SIGKILL)
+                    for rank in range(ranks)] if killed < self.options.most else []
+            done, sender = self.run(ranks, plan)
+            text += done.output
+            if done.hung:
+                return "hang", killed, text
+            words = [line.split() for line in done.output.splitlines()]
+            found = {int(line[1]) for line in words if line[:1] == ["found"]}
+            reported = [int(line[1]) for line in words if line[:1] == ["committed"]]
+            if committed == self.ROUNDS and (found == {1} or reported and not found):
+                # The states of the complete loop had been discarded, and a job may end before it reports its first commit.
+                committed = 0
+            if len(found) > 1 or any(not committed <= rounds <= committed + 1 for rounds in found):
+                return f"wrong (found {found} after {committed})", killed, text
+            if reported and not found and committed > 0:
+                return f"wrong (begun again after {committed})", killed, text
+            committed = max([committed, *found, *reported])
+            if len(sender.sent) < ranks:
+                break
+            killed += 1
+        if sender.sent and self.result_of(done.output) is None:
+            # Some ranks had ended: the others may have been killed while they removed their files.
+            done, _ = self.run(self.options.ranks, [])
+            text += done.output
+        return "right" if self.result_of(done.output) == self.result else "wrong", killed, text
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="runs of each number of kills, and sorts of killed jobs")
-    parser.add_argument("--modes", default="ranks,job")
+    parser.add_argument("--modes", type=lambda text: text.split(","), default=["ranks", "job", "loop"])
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--mb", type=int, default=100, help="the size of the file in 10^6 bytes")
     parser.add_argument("--memory", type=int, default=16, help="the memory of each rank in MiB")
@@ -129,10 +197,21 @@ def main():
             bad += 1
             print(f"{outcome}: {name}\n{text}", file=sys.stderr, flush=True)
 
+    def show(name, counts, sent, more=""):
+        print(f"{name:<10}" + "".join(f"{counts[outcome]:>8}" for outcome in OUTCOMES) + f"{sent:>8}{more}", flush=True)
+
+    def kill_jobs(mode, target):
+        counts, jobs = dict.fromkeys(OUTCOMES, 0), 0
+        for number in range(options.runs):
+            name = f"seed {options.seed}, mode {mode}, run {number}"
+            outcome, killed, text = target.with_killed_jobs(random.Random(name))
+            count(counts, outcome, name, text)
+            jobs += killed
+        show(mode, counts, jobs)
+
     with tempfile.TemporaryDirectory(prefix="ftsort-external-kills-") as folder:
-        sorts = Sorts(options, folder)
-        print(f"without failures {sorts.seconds:.2f} s")
         print(f"{'kills':<10}" + "".join(f"{outcome:>8}" for outcome in OUTCOMES) + f"{'sent':>8}{'time':>8}")
+        sorts = Sorts(options, folder) if {"ranks", "job"} & set(options.modes) else None
         for kills in sorted({1, options.ranks // 2, options.ranks - 1} if "ranks" in options.modes else ()):
             counts, sent, times = dict.fromkeys(OUTCOMES, 0), 0, []
             for number in range(options.runs):
@@ -141,16 +220,11 @@ def main():
                 count(counts, outcome, name, text)
                 sent += some
                 times.append(seconds / sorts.seconds)
-            print(f"{kills:<10}" + "".join(f"{counts[outcome]:>8}" for outcome in OUTCOMES)
-                  + f"{sent:>8}{statistics.median(times):>8.2f}", flush=True)
+            show(kills, counts, sent, f"{statistics.median(times):>8.2f}")
         if "job" in options.modes:
-            counts, jobs = dict.fromkeys(OUTCOMES, 0), 0
-            for number in range(options.runs):
-                name = f"seed {options.seed}, killed jobs, run {number}"
-                outcome, killed, text = sorts.with_killed_jobs(random.Random(name))
-                count(counts, outcome, name, text)
-                jobs += killed
-            print(f"{'jobs':<10}" + "".join(f"{counts[outcome]:>8}" for outcome in OUTCOMES) + f"{jobs:>8}", flush=True)
+            kill_jobs("job", sorts)
+        if "loop" in options.modes:
+            kill_jobs("loop", Loops(options, folder))
     sys.exit(1 if bad else 0)
 
 

@@ -27,6 +27,8 @@ LAUNCH = [
 ]
 # The message of an mpirun that gives up before it has started any rank (about once in a thousand runs).
 NOT_STARTED = "PMIx server's listener thread failed to start"
+# The values of ftsort_algorithm.
+ALGORITHMS = {"auto": 0, "hyperquicksort": 1, "quickmerge": 2, "quickmerge_modified": 3, "bitonic": 4}
 C_FLAGS = ["-std=c99", "-D_XOPEN_SOURCE=700", "-D_FILE_OFFSET_BITS=64", "-O2",
            "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 

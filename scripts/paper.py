@@ -35,8 +35,6 @@ ALGORITHMS = {
     "quickmerge_modified": "modified QuickMerge",
     "bitonic": "Bitonic Sort",
 }
-# The values of ftsort_algorithm.
-NUMBERS = {"hyperquicksort": 1, "quickmerge": 2, "quickmerge_modified": 3, "bitonic": 4}
 SCENARIOS = ["none", "one", "half", "all but one"]
 STORES = ["files", "memory", "reload"]
 Cell = collections.namedtuple("Cell", "store log2_count algorithm ranks scenario repetition")
@@ -142,7 +140,7 @@ def run_in_memory(bench, cell, limit):
     has_failures = cell.scenario != "none"
     prefix, expected = ("ftsort-suffered", survivors) if has_failures else ("ftsort-bench", 1)
     for seed in range(hash_of(cell), hash_of(cell) + 20):
-        command = [bench, "-k", cell.log2_count, "-s", cell.store, "-a", NUMBERS[cell.algorithm], "-p", "-n", 1]
+        command = [bench, "-k", cell.log2_count, "-s", cell.store, "-a", launch.ALGORITHMS[cell.algorithm], "-p", "-n", 1]
         if has_failures:
             command += ["-f", f"{cell.scenario.replace(' ', '-')} seed={seed}"]
         ran = launch.launch(cell.ranks, command, limit)

@@ -32,7 +32,7 @@ MODES = {
     "foreground-weights": "at the commits, weights",
     "thread-weights": "thread, weights",
 }
-FIELDS = ["kind", "mode", "victims", "ranks", "log2", "sorts", "percent", "seconds", "excluded", "rejoined", "least"]
+FIELDS = ["kind", "algorithm", "mode", "victims", "ranks", "log2", "sorts", "percent", "seconds", "excluded", "rejoined", "least"]
 COSTS = {
     "none": "no monitor",
     "threads": "no monitor, MPI_THREAD_MULTIPLE",
@@ -97,9 +97,10 @@ def measure(options):
         for repetition in range(options.repetitions):
             for victims in options.victims or sorted({0, 1, options.ranks // 2, options.ranks - 1}):
                 for mode in options.modes or MODES:
-                    command = [program, mode, victims, options.size, options.sorts, options.percent, *groups]
+                    command = [program, mode, victims, options.size, options.sorts, options.percent,
+                               launch.ALGORITHMS[options.algorithm], *groups]
                     run = launch.launch(options.ranks, command, 600)
-                    row = {"kind": options.kind, **parse(run, "slowdown")}
+                    row = {"kind": options.kind, "algorithm": options.algorithm, **parse(run, "slowdown")}
                     print(f"{repetition}: {MODES[mode]:<32} {victims} slow {float(row['seconds']):8.2f} s, "
                           f"{row['excluded']} excluded, {row['rejoined']} admitted again, smallest share of the last rank "
                           f"{row['least']} %", flush=True)
@@ -131,6 +132,7 @@ def main():
     parser.add_argument("--size", type=int, default=24, help="log2 of the number of records")
     parser.add_argument("--sorts", type=int, default=40)
     parser.add_argument("--percent", type=int, default=10, help="share of its processor that a slow rank gets, in percent")
+    parser.add_argument("--algorithm", choices=launch.ALGORITHMS, default="auto")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--kind", choices=["stop", "cgroup"], default="stop", help="method by which ranks are slowed down")
     parser.add_argument("--modes", nargs="*", choices=MODES, help="only these modes")

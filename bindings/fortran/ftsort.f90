@@ -898,6 +898,13 @@ module ftsort
       integer(c_int64_t), intent(inout) :: sent
       integer(c_int64_t), intent(inout) :: answered
     end function
+    function ftsort_store_open(group, name, found) bind(c, name="ftsort_store_open")
+      import
+      integer(c_int32_t) :: ftsort_store_open
+      type(c_ptr), value :: group
+      type(c_ptr), value :: name
+      integer(c_int), intent(inout) :: found
+    end function
     function ftsort_store_put(group, node, state, bytes) bind(c, name="ftsort_store_put")
       import
       integer(c_int32_t) :: ftsort_store_put

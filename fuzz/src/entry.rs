@@ -30,7 +30,7 @@ use ftsort::capi::run::ftsort_run;
 use ftsort::capi::stats::{ftsort_get_stats, ftsort_version};
 use ftsort::capi::status::{ftsort_status, ftsort_status_text};
 use ftsort::capi::store::{
-    ftsort_store_clear, ftsort_store_commit, ftsort_store_get, ftsort_store_put,
+    ftsort_store_clear, ftsort_store_commit, ftsort_store_get, ftsort_store_open, ftsort_store_put,
 };
 use ftsort::capi::tree::ftsort_tree_options;
 use ftsort::capi::verify::{ftsort_result_of_array, ftsort_result_verify};
@@ -366,6 +366,10 @@ fn others(values: &mut Values<'_>) {
         assert_eq!(ftsort_lost_ranks(null(), nodes.as_mut_ptr(), room), 0);
         assert_eq!(
             ftsort_get_stats(null(), stats.as_mut_ptr().cast()),
+            ARGUMENT
+        );
+        assert_eq!(
+            ftsort_store_open(null_mut(), null(), &mut committed),
             ARGUMENT
         );
         assert_eq!(ftsort_store_put(null_mut(), node, null(), bytes), ARGUMENT);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "callbacks.hpp"
 #include "group.hpp"
@@ -18,6 +19,15 @@ class store {
 
  public:
   explicit store(const basic_group<Policy> &of_group) : group_(of_group) {}
+
+  /** Gives the states a name, under which another job finds them; before the first put. True: there are states of an
+   * earlier job, and get returns them (ftsort_store_open). [C] */
+  returned<bool> open(const std::string &name) const
+  {
+    int found = 0;
+    const ftsort_status status = ftsort_store_open(group_.native(), name.c_str(), &found);
+    return group_.finish(status, [&] { return found != 0; });
+  }
 
   /** Stages the state of a node, the elements of a contiguous range, for the next commit (ftsort_store_put). [L] */
   template <class Range>

@@ -30,7 +30,7 @@ NOT_IN_PYTHON = {
     "ftsort_comm_rank": "the communicator of mpi4py translates ranks",
     "ftsort_result_columns": "the call that makes a Result determines its columns",
     "ftsort_result_of_array": "Result.verify checks results of this package; arrays are checked with NumPy",
-    "ftsort_store_put": LOOPS, "ftsort_store_get": LOOPS, "ftsort_store_commit": LOOPS, "ftsort_store_clear": LOOPS,
+    "ftsort_store_open": LOOPS, "ftsort_store_put": LOOPS, "ftsort_store_get": LOOPS, "ftsort_store_commit": LOOPS, "ftsort_store_clear": LOOPS,
     "ftsort_inject": LOOPS,
     "ftsort_dimension": NODES, "ftsort_partner": NODES, "ftsort_cluster": NODES,
     "ftsort_buffer_resize": "ftsort_buffer_append fills the buffers of `reload`",

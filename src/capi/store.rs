@@ -1,9 +1,9 @@
 //! States of nodes in a loop of the caller: checkpoint and readCheckpoint of the papers.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::handle::{
-    Handle, clear, on_group, on_group_locally, place_of, place_or_refusal, preset,
+    Handle, clear, on_group, on_group_locally, place_of, place_or_refusal, preset, refuse,
 };
 use super::result::address_of;
 use super::slices::CArray;
@@ -18,6 +18,58 @@ fn node_of(node: i32) -> Result<Node> {
         let text = format!("node is {node}, but the nodes of the hypercube start from 0");
         Error::new(Status::Argument, text)
     })
+}
+
+/// Gives the stored states a name in `store_directory`, under which another job finds them. [C]
+///
+/// Before the first ftsort_store_put. If an earlier job has committed states under the name and has not discarded
+/// them, they become the committed states of this group, which ftsort_store_get returns: the loop continues with
+/// the round after them. So a job whose processes have all ended (a time limit, a power failure, SIGKILL) is started
+/// again, with the same number of nodes: 5 to 8 ranks continue the states of 5 to 8 ranks. From now on each
+/// ftsort_store_commit takes a second agreement, and one that returns 1 is final for other jobs as well, after a
+/// power failure only with `store_sync`. The states stay in the directory when the group is released, and until
+/// ftsort_store_clear. One job at a time may use a name: a commit by another one ends in FTSORT_ERR_STORE.
+///
+/// \param name   1 to 64 letters, digits, and characters of "-_."; the same on all ranks; not kept
+/// \param found  receives 1 if there are states of an earlier job, or 0; the same on all survivors; 0 after an error
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT also without FTSORT_STORE_DIRECTORY, and for states of another number of
+///         nodes; FTSORT_ERR_STATE also if the group has stored states or a name for them already; FTSORT_ERR_STORE
+///         if files are damaged, or cannot be read or written (the states of the earlier job stay as they are); or
+///         another status of "Collective calls". After an error the states have no name
+///
+/// # Safety
+/// `group` is NULL or live; `name` is NULL or NUL-terminated; `found` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_store_open(
+    group: *mut Handle,
+    name: *const c_char,
+    found: *mut c_int,
+) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { preset(found, 0) };
+    on_group(group, |group| {
+        // SAFETY: this function's contract.
+        let (place, refusal) = unsafe { place_or_refusal("found", found) };
+        // SAFETY: this function's contract.
+        let name = refusal.and_then(|()| unsafe { name_of(name) });
+        let is_found = group.group.open_states_checked(name)?;
+        if let Some(place) = place {
+            *place = is_found.into();
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `name` is NULL or NUL-terminated.
+unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a str> {
+    if name.is_null() {
+        return refuse("name is NULL: pass the name of the states");
+    }
+    // SAFETY: this function's contract.
+    let name = unsafe { CStr::from_ptr(name) };
+    name.to_str()
+        .or_else(|_| refuse(format!("name is {name:?}, which is not text in UTF-8")))
 }
 
 /// Stages the state of a node for the next ftsort_store_commit: checkpoint of the papers. [L]
@@ -97,7 +149,7 @@ pub unsafe extern "C" fn ftsort_store_get(
 /// \param done       not 0 if this rank did its part of the round; 0 on any rank prevents the commit
 /// \param committed  receives 1 or 0, the same on all survivors; 0 after an error
 /// \return FTSORT_OK, committed or not; FTSORT_ERR_MEMORY or FTSORT_ERR_STORE if a rank could not keep its
-///         states, and the round is not committed; FTSORT_ERR_DATA_LOST if states of the ranks that
+///         states or their name, and the round is not committed; FTSORT_ERR_DATA_LOST if states of the ranks that
 ///         ftsort_lost_ranks names cannot be recovered (not committed either; all other states are in place);
 ///         or another status of "Collective calls"
 ///
@@ -124,9 +176,11 @@ pub unsafe extern "C" fn ftsort_store_commit(
 
 /// Discards all stored states and removes their files. [C]
 ///
-/// For the end of a loop whose group is used further or released with ftsort_free; ftsort_leave does it too.
+/// For the end of a loop whose group is used further or released with ftsort_free; ftsort_leave does it too, unless
+/// the states have a name (ftsort_store_open). The next job that opens the name finds nothing.
 ///
-/// \return FTSORT_OK, or a status of "Collective calls"
+/// \return FTSORT_OK; FTSORT_ERR_STORE if the name cannot be removed, and nothing is discarded; or another status of
+///         "Collective calls"
 ///
 /// # Safety
 /// `group` is NULL or live.

@@ -424,68 +424,6 @@ static void large_records(void)
   }
 }
 
-/* States of a caller's loop, with each kind of store, and a sort between commits. */
-static void states(const char *dir)
-{
-  static const int32_t stores[] = {FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY, FTSORT_STORE_NONE};
-  size_t store;
-  for (store = 0; store < 3; store++) {
-    ftsort_config config = FTSORT_CONFIG_INIT;
-    ftsort *group = NULL;
-    const void *state = dir;
-    size_t bytes = 7, failed = 7;
-    int committed = 7, nodes;
-    config.store = stores[store];
-    config.store_directory = dir;
-    EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
-    nodes = 1 << ftsort_dimension(group);
-
-    EXPECT(ftsort_store_put(group, nodes, NULL, 0) == FTSORT_ERR_ARGUMENT);
-    EXPECT(strstr(ftsort_last_error(group), "node is") != NULL);
-    EXPECT(ftsort_store_put(group, -1, NULL, 0) == FTSORT_ERR_ARGUMENT);
-    EXPECT(ftsort_store_put(group, (rank + 1) % ranks, NULL, 0) == FTSORT_ERR_ARGUMENT);
-    EXPECT(strstr(ftsort_last_error(group), "executes") != NULL);
-    EXPECT(ftsort_store_put(group, rank, NULL, 3) == FTSORT_ERR_ARGUMENT);
-    EXPECT(strstr(ftsort_last_error(group), "bytes is 3") != NULL);
-    EXPECT(ftsort_store_get(group, (rank + 1) % ranks, &state, &bytes) == FTSORT_ERR_ARGUMENT);
-    EXPECT(ftsort_store_get(group, rank, NULL, &bytes) == FTSORT_ERR_ARGUMENT);
-    EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
-    EXPECT(state == NULL && bytes == 0);
-
-    /* A state can be read only after its commit, and is committed only if all ranks say so. */
-    EXPECT(ftsort_store_put(group, rank, "one", 4) == FTSORT_OK);
-    EXPECT(ftsort_store_get(group, rank, &state, NULL) == FTSORT_OK && state == NULL);
-    EXPECT(ftsort_store_commit(group, rank != 1, &committed) == FTSORT_OK && committed == 0);
-    EXPECT(ftsort_store_get(group, rank, &state, NULL) == FTSORT_OK && state == NULL);
-    EXPECT(ftsort_store_put(group, rank, "two", 4) == FTSORT_OK);
-    EXPECT(ftsort_store_commit(group, 1, &committed) == FTSORT_OK && committed == 1);
-    EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
-    EXPECT(state != NULL && bytes == 4 && strcmp((const char *)state, "two") == 0);
-
-    /* An invalid argument on one rank. */
-    EXPECT(ftsort_store_commit(group, 1, rank == 1 ? NULL : &committed) ==
-           (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
-
-    /* A new round discards states that were put and not committed. A node for which no state is put keeps the
-     * last one, also through a sort. */
-    EXPECT(ftsort_store_put(group, rank, "three", 6) == FTSORT_OK);
-    EXPECT(ftsort_fault_check(group, &failed) == FTSORT_OK && failed == 0);
-    EXPECT(ftsort_store_commit(group, 1, &committed) == FTSORT_OK && committed == 1);
-    sort_and_check(group, MPI_COMM_WORLD, 1000);
-    EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
-    EXPECT(state != NULL && bytes == 4 && strcmp((const char *)state, "two") == 0);
-
-    /* An empty state is a state. */
-    EXPECT(ftsort_store_put(group, rank, NULL, 0) == FTSORT_OK);
-    EXPECT(ftsort_store_commit(group, 1, &committed) == FTSORT_OK && committed == 1);
-    EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
-    EXPECT(state != NULL && bytes == 0);
-    EXPECT(ftsort_store_clear(group) == FTSORT_OK);
-    EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK && state == NULL);
-    ftsort_free(group);
-  }
-}
-
 /* Verifies an array that another program sorted. */
 static ftsort_status verify_array(ftsort *group, const void *part, size_t part_count, const void *input, size_t count,
                                   uint64_t *wrong)
@@ -578,7 +516,6 @@ int main(int argc, char **argv)
   reuse_and_several_groups();
   full_store(argv[1]);
   large_records();
-  states(argv[1]);
   verification();
   leaks();
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

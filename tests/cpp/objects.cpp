@@ -296,6 +296,8 @@ static void failures_and_states(const group &g)
   value(g.inject(0));
 
   const ftsort::store states{g};
+  const auto unnamed = states.open("name"); /* without a directory */
+  EXPECT(!unnamed && unnamed.error().status() == FTSORT_ERR_ARGUMENT);
   value(states.put(g.rank(), std::vector<std::int32_t>{g.rank(), 7}));
   EXPECT(value(states.commit()));
   const auto kept = value(states.get<std::int32_t>(g.rank()));

@@ -402,7 +402,8 @@ contains
     integer(c_size_t) :: new_failures, bytes
     integer(c_int32_t) :: flags, nodes(2)
     integer(c_int32_t), target :: state
-    integer(c_int) :: survivors, committed
+    integer(c_int) :: survivors, committed, found
+    character(kind=c_char), target :: name(2) = ["n", c_null_char]
     integer(c_int64_t) :: sent, answered
     type(c_ptr) :: kept, monitor
     type(ftsort_monitor_options), target :: options
@@ -422,6 +423,7 @@ contains
     call expect(all(nodes == [2, 3]), "the nodes of a cluster")
     call expect(ftsort_dimension(g) >= 1, "ftsort_dimension")
     call ok(ftsort_inject(g, 0), "ftsort_inject")
+    call expect(ftsort_store_open(g, c_loc(name), found) == FTSORT_ERR_ARGUMENT, "a name without a directory")
     state = me
     call ok(ftsort_store_put(g, me, c_loc(state), 4_c_size_t), "ftsort_store_put")
     call ok(ftsort_store_commit(g, 1, committed), "ftsort_store_commit")

@@ -205,6 +205,65 @@ fn killed_writers(row: &Row) -> Case {
     Case::new(row.is_quick, name, body)
 }
 
+/// The ranks and failures of the first job, in which all ranks fail at last; the rounds that it commits; the ranks and
+/// failures of the second job.
+const RESTARTS: &str = "
+ quick | 4 | 0@2 1@2 2@2 3@2 | 2 | 3 |
+ all   | 4 | 2@1 0@3 1@3 3@3 | 3 | 4 | 1@3
+ all   | 3 | 0@0 1@0 2@0     |   | 4 |
+ all   | 1 | 0@1             | 1 | 1 |
+ all   | 5 | 4@0 0@1 1@3 2@3 3@3 | 3 | 8 |
+";
+
+/// Ends a job with all its processes, and starts another one, which continues the states of the first.
+fn restart([ranks, faults, committed, then, later_faults]: [&str; 5]) -> Result<(), Failed> {
+    let (folder, other) = (Scratch::new()?, Scratch::new()?);
+    let program = program("c_examples/restart.c")?;
+    let arguments = |folder: &Scratch| -> Vec<String> {
+        let place = folder.path().display().to_string();
+        vec![place, "6".into(), "1000".into()]
+    };
+    let run_in = |folder: &Scratch, ranks: usize, faults: &str| {
+        let arguments = arguments(folder);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let job = Launch {
+            ranks,
+            faults,
+            ulfm: true,
+        };
+        job.command(&program, &arguments)
+    };
+    let first = run_in(&folder, number(ranks), faults).output()?;
+    let text = String::from_utf8_lossy(&first.stdout);
+    require(!text.contains("pi is about"), "the first job ended", &text)?;
+    let second = run(&mut run_in(&folder, number(then), later_faults))?;
+    let continues = second
+        .lines()
+        .find_map(|line| line.strip_prefix("continues after round "));
+    let has_continued = continues.unwrap_or_default() == committed;
+    require(has_continued, format!("after {continues:?}"), &second)?;
+    let whole = run(&mut run_in(&other, number(then), ""))?;
+    let result = |text: &str| {
+        let mut lines = text.lines();
+        lines
+            .find(|line| line.starts_with("pi is"))
+            .map(str::to_string)
+    };
+    let is_right = result(&second).is_some() && result(&second) == result(&whole);
+    require(is_right, format!("not {:?}", result(&whole)), &second)?;
+    folder.remove_empty(&second)?;
+    other.remove_empty(&whole)
+}
+
+fn restarted(row: &Row) -> Case {
+    let cells = row.cells::<5>();
+    let [ranks, faults, _, then, later_faults] = cells;
+    let name = format!(
+        "example restart on {ranks} ranks, failures {faults:?}, then on {then} ranks, failures {later_faults:?}"
+    );
+    Case::new(row.is_quick, name, move || restart(cells))
+}
+
 /// The language standards in which the header and all examples must compile without a warning.
 const STANDARDS: &str = "
  quick | c99
@@ -257,6 +316,7 @@ pub fn cases() -> Vec<Case> {
         let name = format!("example sort_file {options} on 5 ranks, failures \"3@1.send 0@2\"");
         cases.push(Case::new(true, name, || sort_file(options)));
     }
+    cases.extend(table(RESTARTS).map(|row| restarted(&row)));
     cases.extend(table(KILLED_WRITERS).map(|row| killed_writers(&row)));
     cases
 }

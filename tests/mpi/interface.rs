@@ -14,6 +14,8 @@ use crate::sorter::sort_with;
 const PROGRAMS: &str = "
  quick | api       | 2 | DIR     | functions and their errors as documented
  all   | api       | 3 | DIR     | functions and their errors as documented
+ quick | states    | 2 | DIR     | states of a loop, with and without a name, as documented
+ all   | states    | 4 | DIR     | states of a loop, with and without a name, as documented
  all   | arguments | 1 | DIR 1 1 | random arguments get a status and do no harm
  quick | arguments | 3 | DIR 3 1 | random arguments get a status and do no harm
  all   | records   | 1 |         | records of every kind by every algorithm

@@ -237,6 +237,16 @@ mutants! {
     LostCheckpointsNotReplaced,
     /// Checkpoints are committed although a rank is not done.
     UnfinishedCheckpointsCommitted,
+    /// The manifest of states with a name is replaced before the states are committed.
+    StatesNamedBeforeCommit,
+    /// States of a rank that failed while the manifest was written stay away from the executors until the next call.
+    StatesNotMovedAfterManifest,
+    /// The action of one rank for all is not repeated if that rank may have failed before.
+    ActionOfFailedRank,
+    /// The states of an earlier job are removed before this job has committed them.
+    EarlierStatesRemovedFirst,
+    /// A manifest is replaced although another job has replaced it.
+    OtherWriterIgnored,
     /// New copies of an input that is replaced overwrite the old ones before the commit.
     UpdatedInPlace,
     /// A sort of a protected input compares its blocks with the records that this rank has now.

@@ -215,6 +215,21 @@ impl Engine<'_> {
         }
     }
 
+    /// Lets the lowest survivor act, and another one if it fails, until all survivors know that the action is done. It
+    /// may be done several times. Fails on all ranks alike. Collective.
+    pub fn let_lowest_act(&mut self, mut act: impl FnMut() -> Result<()>) -> Result<()> {
+        loop {
+            let is_lowest = self.members.lowest_survivor() == self.members.me();
+            let done = if is_lowest { act() } else { Ok(()) };
+            match self.commit(true, done.as_ref().err())? {
+                Verdict::Committed => return Ok(()),
+                Verdict::Replay if mutant(Mutant::ActionOfFailedRank) => return Ok(()),
+                Verdict::Replay => {}
+                Verdict::Failed(status) => return Err(agreed_error(status, done.err())),
+            }
+        }
+    }
+
     /// Detects failures: afterwards all survivors know the same failed ranks. Collective.
     pub fn check_faults(&mut self) -> Result<()> {
         while self.commit(true, None)? != Verdict::Committed {}
@@ -268,17 +283,17 @@ impl Engine<'_> {
         Ok(!self.transport.agree(0)?.faults || mutant(Mutant::StoreClearedAlone))
     }
 
-    /// Empties the store once no rank will read it any more. Collective.
-    pub(super) fn clear(&mut self, store: &mut dyn Store) -> Result<()> {
+    /// Empties the store once no rank will read it any more. Returns whether it did. Collective.
+    pub(super) fn clear(&mut self, store: &mut dyn Store) -> Result<bool> {
         if !self.is_over(store)? {
             store.leave();
-            return Ok(());
+            return Ok(false);
         }
         store.clear();
         if self.members.lowest_survivor() == self.members.me() {
             store.sweep();
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Makes new failures known to the members and the observer.

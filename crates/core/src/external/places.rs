@@ -5,11 +5,10 @@
 //! files. Without threads a transfer is complete when it has been started: for simulated ranks, and for callbacks, which
 //! run on the thread of the caller.
 
-use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use crate::store::directory::Files;
+use crate::store::directory::{Files, refusal};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
@@ -55,12 +54,6 @@ pub struct Places {
     pub scratch: Vec<Box<dyn Files>>,
     /// The directory of the output, which all ranks see.
     pub output: Box<dyn Files>,
-}
-
-/// The error of an access to a file.
-pub fn refusal(action: &str, files: &dyn Files, name: &str, error: &io::Error) -> Error {
-    let text = format!("cannot {action} {}/{name}: {error}", files.place());
-    Error::new(Status::Store, text)
 }
 
 impl Places {

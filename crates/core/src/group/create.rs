@@ -133,17 +133,14 @@ fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<
     let files = open();
     let place = files.place();
     let me = engine.members().me();
-    let opened = Directory::open(files, id, me).and_then(|mut store| {
-        if engine.members().lowest_survivor() == me {
-            store.leave_sign()?;
-        }
-        Ok(store)
-    });
-    let (mut store, error) = match opened {
+    let (mut store, error) = match Directory::open(files, id, me) {
         Ok(store) => (Some(store), None),
         Err(error) => (None, Some(error)),
     };
     let agreed = engine.all_or_none(error.map_or(Ok(()), Err));
+    let agreed = agreed.and_then(|()| {
+        engine.let_lowest_act(|| store.as_mut().map_or(Ok(()), Directory::leave_sign))
+    });
     let agreed = agreed.and_then(|()| {
         let sees = store.as_ref().is_some_and(Directory::sees_sign);
         engine.all_or_none(if sees {

@@ -68,14 +68,14 @@ impl<T: Transport> Group<T> {
         })
     }
 
-    /// Prepares the end of the process: waits for the other survivors, and removes all that the group stores. Returns
-    /// whether no rank has failed. Collective.
+    /// Prepares the end of the process: waits for the other survivors, and removes all that the group stores, except
+    /// states with a name. Returns whether no rank has failed. Collective.
     pub fn finish(&mut self) -> Result<bool> {
         self.call(|group| {
             // All survivors are here, so that none of them recovers a result any more.
             group.store.give_up_detached();
             group.find_failures_now()?;
-            group.on_states(|states, engine, _| states.clear(engine))?;
+            group.on_states(|states, engine, _| states.end(engine))?;
             group.policy = None;
             Ok(group.members.faulty().is_empty())
         })

@@ -1,6 +1,8 @@
 //! States of nodes that the caller's own loop keeps: the papers' checkpoint and readCheckpoint.
 
-use super::Group;
+use super::config::{agree_on_equal, hash_of};
+use super::{Group, StoreChoice};
+use crate::store::named::NamedStates;
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
@@ -45,7 +47,40 @@ impl<T: Transport> Group<T> {
         })
     }
 
-    /// Discards all states. Collective.
+    /// Gives the states a name in the directory of the store, under which another job finds them; before any state
+    /// is put. The states that an earlier job has committed under the name become the committed ones. Returns whether
+    /// there are any. Collective.
+    ///
+    /// # Errors
+    /// `Status::Argument` where the store is no directory, for a name that is not allowed or differs between ranks,
+    /// and for states of another number of nodes; `Status::State` where the group has states already;
+    /// `Status::Store` where files cannot be read or written, or are damaged.
+    pub fn open_states(&mut self, name: &str) -> Result<bool> {
+        self.open_states_checked(Ok(name))
+    }
+
+    /// As [`Group::open_states`], for a caller that may have found an argument wrong.
+    pub fn open_states_checked(&mut self, name: Result<&str>) -> Result<bool> {
+        let me = self.members.me();
+        let named = name.and_then(|name| match &self.config.store {
+            StoreChoice::Directory(open) => Ok((NamedStates::new(open(), name, me)?, hash_of(name))),
+            _ => Err(Error::new(
+                Status::Argument,
+                "states with a name need a directory: set config.store to FTSORT_STORE_DIRECTORY, and \
+                 config.store_directory",
+            )),
+        });
+        self.call(|group| {
+            group.forget_losses();
+            group.on_states(|states, engine, lost| {
+                let (named, hash) = engine.all_or_none(named)?;
+                agree_on_equal(engine, &[("name", hash)])?;
+                states.open(engine, named, lost)
+            })
+        })
+    }
+
+    /// Discards all states, and the name under which another job would find them until the next commit. Collective.
     pub fn clear_states(&mut self) -> Result<()> {
         self.call(|group| group.on_states(|states, engine, _| states.clear(engine)))
     }

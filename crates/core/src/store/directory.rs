@@ -51,6 +51,21 @@ pub trait Files {
     /// Opens a file; returns its size and content.
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)>;
 
+    /// Creates a file under the name `draft`, and renames it to `name` as soon as it is complete and, if files are to
+    /// survive the loss of this host, synced. Replaces a file of that name.
+    fn replace(&mut self, draft: &str, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        let synced = !mutant(Mutant::SyncLeftOut);
+        self.write(draft, parts)?;
+        if synced {
+            self.sync(draft)?;
+        }
+        self.rename(draft, name)?;
+        if synced {
+            self.sync_names()?;
+        }
+        Ok(())
+    }
+
     /// Removes a file.
     fn remove(&mut self, name: &str) -> io::Result<()>;
 
@@ -58,14 +73,27 @@ pub trait Files {
     fn list(&self) -> io::Result<Vec<String>>;
 }
 
+/// The error of an access to a file. `action`: for example "read".
+pub fn refusal(action: &str, files: &dyn Files, name: &str, error: &io::Error) -> Error {
+    let text = format!("cannot {action} {}/{name}: {error}", files.place());
+    Error::new(Status::Store, text)
+}
+
+/// The files of one sort of one group, or of one loop of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// The number that all ranks of the group know, and that no other group has.
+    pub group: u64,
+    /// The number of finished sorts: files of one sort must not be taken for those of the next, in which a
+    /// rank may fail before it has written anything.
+    pub sort: u32,
+}
+
 /// Files of one group in a directory.
 pub struct Directory {
     files: Box<dyn Files>,
-    /// The beginning of the name of every file of this group, and of no other group.
-    prefix: String,
-    /// The number of finished sorts: files of one sort must not be taken for those of the next, in which a
-    /// rank may fail before it has written anything.
-    sorts: u32,
+    /// The present files.
+    series: Series,
     /// Distinguishes files that ranks write at the same time.
     me: Rank,
     /// The entries that this rank has put and not removed yet.
@@ -87,10 +115,14 @@ struct Detached {
 impl Directory {
     /// A store in a directory for the group that all ranks know by the number `group`.
     pub fn new(files: Box<dyn Files>, group: u64, me: Rank) -> Directory {
+        Directory::of_series(files, Series { group, sort: 0 }, me)
+    }
+
+    /// As [`Directory::new`], for files of a certain sort.
+    pub fn of_series(files: Box<dyn Files>, series: Series, me: Rank) -> Directory {
         Directory {
             files,
-            prefix: format!("ftsort-{group:016x}-"),
-            sorts: 0,
+            series,
             me,
             mine: Vec::new(),
             detached: Arc::default(),
@@ -106,19 +138,26 @@ impl Directory {
     /// that fails.
     pub fn open(files: Box<dyn Files>, group: u64, me: Rank) -> Result<Directory> {
         let mut store = Directory::new(files, group, me);
-        let probe = format!("{}probe.{me}", store.prefix);
+        let probe = format!("{}probe.{me}", store.prefix());
         let written = store.files.write(&probe, &[]);
         written
             .and_then(|()| store.files.remove(&probe))
-            .map_err(|error| store.refusal("store directory", "", &error))?;
+            .map_err(|error| {
+                let text = format!("store directory {}: {error}", store.files.place());
+                Error::new(Status::Store, text)
+            })?;
         Ok(store)
     }
 
     /// Creates a file that ranks which see the same directory find with [`Directory::sees_sign`].
     pub fn leave_sign(&mut self) -> Result<()> {
         let sign = self.sign();
-        let written = self.files.write(&sign, &[]);
-        written.map_err(|error| self.refusal("cannot create", &sign, &error))
+        match self.files.write(&sign, &[]) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(refusal("create", &*self.files, &sign, &error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether that file exists.
@@ -126,21 +165,41 @@ impl Directory {
         self.files.read(&self.sign()).is_ok()
     }
 
+    /// The name of the directory for error texts.
+    pub fn place(&self) -> String {
+        self.files.place()
+    }
+
+    /// Removes all files of the group.
+    pub fn remove_all(&mut self) {
+        let prefix = self.prefix();
+        for name in self.files.list().unwrap_or_default() {
+            if name.starts_with(&prefix) {
+                let _ = self.files.remove(&name);
+            }
+        }
+    }
+
+    /// The beginning of the name of every file of this group, and of no other group.
+    fn prefix(&self) -> String {
+        format!("ftsort-{:016x}-", self.series.group)
+    }
+
     /// The beginning of the names of this sort's files.
     fn sort_prefix(&self) -> String {
         self.prefix_of(if mutant(Mutant::FilesOfOtherSortsUsed) {
             0
         } else {
-            self.sorts
+            self.series.sort
         })
     }
 
     fn prefix_of(&self, sort: u32) -> String {
-        format!("{}s{sort}-", self.prefix)
+        format!("{}s{sort}-", self.prefix())
     }
 
     fn sign(&self) -> String {
-        format!("{}sign", self.prefix)
+        format!("{}sign", self.prefix())
     }
 
     fn name(&self, version_id: VersionId, node: Node) -> String {
@@ -148,7 +207,8 @@ impl Directory {
         format!("{}v{version}-f{faults:08x}-n{node}", self.sort_prefix())
     }
 
-    fn write(&mut self, name: &str, block: &Block) -> io::Result<()> {
+    /// Writes a block under the name `draft`, and renames the file.
+    fn write(&mut self, draft: &str, name: &str, block: &Block) -> io::Result<()> {
         let header = block.header().encode();
         let length = (header.len() as u64).to_le_bytes();
         let mut parts: Vec<&[u8]> = vec![&MAGIC, &length, &header];
@@ -157,20 +217,7 @@ impl Directory {
         parts.iter().for_each(|part| sum.add(part));
         let sum = sum.finish().to_le_bytes();
         parts.push(&sum);
-        self.files.write(name, &parts)
-    }
-
-    fn write_and_rename(&mut self, draft: &str, name: &str, block: &Block) -> io::Result<()> {
-        let synced = !mutant(Mutant::SyncLeftOut);
-        self.write(draft, block)?;
-        if synced {
-            self.files.sync(draft)?;
-        }
-        self.files.rename(draft, name)?;
-        if synced {
-            self.files.sync_names()?;
-        }
-        Ok(())
+        self.files.replace(draft, name, &parts)
     }
 
     /// Returns None if the file is torn, truncated or damaged.
@@ -215,22 +262,17 @@ impl Directory {
 
     /// A detached store has the entries of one sort only.
     fn begin_next_sort(&mut self) {
-        self.sorts += u32::from(!self.is_detached);
-    }
-
-    fn refusal(&self, what: &str, name: &str, error: &io::Error) -> Error {
-        let place = self.files.place();
-        let path = match name {
-            "" => place,
-            name => format!("{place}/{name}"),
-        };
-        Error::new(Status::Store, format!("{what} {path}: {error}"))
+        self.series.sort += u32::from(!self.is_detached);
     }
 }
 
 impl Store for Directory {
     fn scope(&self) -> StoreScope {
         StoreScope::Everyone
+    }
+
+    fn series(&self) -> Option<Series> {
+        Some(self.series)
     }
 
     fn put(&mut self, version_id: VersionId, node: Node, block: &Block) -> Result<()> {
@@ -241,9 +283,9 @@ impl Store for Directory {
         } else {
             format!("{name}.draft.{}", self.me)
         };
-        if let Err(error) = self.write_and_rename(&draft, &name, block) {
+        if let Err(error) = self.write(&draft, &name, block) {
             let _ = self.files.remove(&draft);
-            return Err(self.refusal("cannot write", &name, &error));
+            return Err(refusal("write", &*self.files, &name, &error));
         }
         if !self.mine.contains(&(version_id, node)) {
             self.mine.push((version_id, node));
@@ -258,7 +300,7 @@ impl Store for Directory {
             Ok(None) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-            Err(error) => Err(self.refusal("cannot read", &name, &error)),
+            Err(error) => Err(refusal("read", &*self.files, &name, &error)),
         }
     }
 
@@ -288,31 +330,31 @@ impl Store for Directory {
     fn sweep(&mut self) {
         let mut kept = self.detached().sorts.clone();
         // Other ranks may have begun the next sort.
-        kept.insert(self.sorts);
+        kept.insert(self.series.sort);
         let kept: Vec<String> = kept.into_iter().map(|sort| self.prefix_of(sort)).collect();
+        let prefix = self.prefix();
         for name in self.files.list().unwrap_or_default() {
             let is_kept = kept.iter().any(|prefix| name.starts_with(prefix));
-            if name.starts_with(&self.prefix) && !is_kept {
+            if name.starts_with(&prefix) && !is_kept {
                 let _ = self.files.remove(&name);
             }
         }
     }
 
     fn detach(&mut self, removes: bool) -> Box<dyn Store> {
-        self.detached().sorts.insert(self.sorts);
+        self.detached().sorts.insert(self.series.sort);
         if !removes {
             self.mine.clear();
         }
         let detached = Directory {
             files: self.files.another(),
-            prefix: self.prefix.clone(),
-            sorts: self.sorts,
+            series: self.series,
             me: self.me,
             mine: std::mem::take(&mut self.mine),
             detached: Arc::clone(&self.detached),
             is_detached: true,
         };
-        self.sorts += 1;
+        self.series.sort += 1;
         Box::new(detached)
     }
 
@@ -343,7 +385,7 @@ impl Drop for Directory {
         }
         let is_apart = {
             let mut detached = self.detached();
-            detached.sorts.remove(&self.sorts);
+            detached.sorts.remove(&self.series.sort);
             detached.is_apart
         };
         if !is_apart {

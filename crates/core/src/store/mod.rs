@@ -6,11 +6,13 @@
 pub mod directory;
 pub mod disk;
 pub mod memory;
+pub mod named;
 pub mod overlay;
 pub mod parity;
 
 use std::fmt;
 
+use self::directory::Series;
 use self::parity::{Covered, Encoding, ParityShape};
 use crate::block::Block;
 use crate::vcube::Node;
@@ -51,6 +53,11 @@ impl VersionId {
 pub trait Store: fmt::Debug {
     /// The ranks that can read the entries.
     fn scope(&self) -> StoreScope;
+
+    /// The files that later entries go to; None: they are in memory.
+    fn series(&self) -> Option<Series> {
+        None
+    }
 
     /// Stores `block` as that of `node` at `version_id`, and replaces an older entry. Either all of it is
     /// stored, or `Status::Store` or `Status::Memory` gives the reason.

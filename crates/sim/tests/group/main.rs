@@ -7,6 +7,7 @@ mod comparators;
 mod exclusions;
 mod external;
 mod lists;
+mod named;
 mod observer;
 mod parity;
 mod points;

@@ -30,7 +30,7 @@ const KEYS: usize = 2 * MIB;
 
 /// A budget with the limit of the configuration.
 #[derive(Default)]
-struct Limited(MemoryBudget);
+pub struct Limited(pub MemoryBudget);
 
 impl HostBudget for Limited {
     fn memory(&self) -> Option<&MemoryBudget> {

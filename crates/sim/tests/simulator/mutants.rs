@@ -196,8 +196,9 @@ fn is_detected_directly(mutant: Mutant) -> bool {
     trials.any(|trial| trial.mutant == Some(mutant) && judge(&trial, &run(&trial, false)).is_some())
 }
 
-/// Mutants of queries and external sorts, which no trial runs; tests/group/queries.rs and external.rs detect them.
-const IN_GROUPS: [Mutant; 8] = [
+/// Mutants of queries, external sorts, and states with a name, which no trial runs; tests/group/queries.rs, external and
+/// named.rs detect them.
+const IN_GROUPS: [Mutant; 13] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -206,6 +207,11 @@ const IN_GROUPS: [Mutant; 8] = [
     Mutant::DamagedRunUsed,
     Mutant::RunOfLaterBatchUsed,
     Mutant::ChangedSourceAccepted,
+    Mutant::StatesNamedBeforeCommit,
+    Mutant::StatesNotMovedAfterManifest,
+    Mutant::ActionOfFailedRank,
+    Mutant::EarlierStatesRemovedFirst,
+    Mutant::OtherWriterIgnored,
 ];
 
 /// Every mutant is detected, with three or four ranks.

@@ -4,6 +4,9 @@
 //! The states that the executors of all nodes have put become the committed version together, or not at all.
 //! After failures the committed states move to the nodes' new executors. This needs no sort and no algorithm;
 //! sorts keep their versions elsewhere.
+//!
+//! States in a directory may have a name, under which another job continues them. Then a version counts as committed
+//! only when its manifest is written, which takes a second agreement.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +18,12 @@ use crate::engine::job::RoundResult;
 use crate::engine::{Engine, Event, Verdict};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
+use crate::store::directory::Directory;
+use crate::store::named::{NamedStates, StatesManifest};
 use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// The states of a program have no digests, so that no rank is accused.
@@ -36,6 +42,8 @@ pub struct Checkpoints {
     committed_with: Membership,
     /// The number of failed ranks when the present round began.
     begun_without: usize,
+    /// The name of the states, if they have one.
+    named: Option<NamedStates>,
 }
 
 impl Checkpoints {
@@ -48,6 +56,155 @@ impl Checkpoints {
             staged: BTreeMap::new(),
             committed_with: members.membership().clone(),
             begun_without: members.faulty().len(),
+            named: None,
+        }
+    }
+
+    /// Gives the states a name. Those that an earlier job has committed under it become the committed states. Returns
+    /// whether there are any. Collective.
+    ///
+    /// # Errors
+    /// `Status::State` if there are states already; `Status::Argument` for another number of nodes; `Status::Store`
+    /// where files cannot be read or written: the states of the earlier job stay as they are.
+    pub fn open(
+        &mut self,
+        engine: &mut Engine<'_>,
+        mut named: NamedStates,
+        lost: &mut RankSet,
+    ) -> Result<bool> {
+        let is_new = self.version() == 0 && self.staged.is_empty() && self.named.is_none();
+        let found = if is_new {
+            named.read()
+        } else {
+            Err(Error::new(
+                Status::State,
+                "the group has stored states or a name for them already: choose the name first, and only once",
+            ))
+        };
+        let found = engine.all_or_none(found)?;
+        let seen = found
+            .as_ref()
+            .map_or(0, |manifest| Checksum::of(&manifest.encode()));
+        if !engine.all_equal(seen)? {
+            let text = format!("{} is not the same on all ranks", named.path());
+            return Err(Error::new(Status::Store, text));
+        }
+        let nodes = engine.members.cube().len() as u64;
+        let committed = found.as_ref().filter(|manifest| manifest.has_states());
+        if let Some(manifest) = committed.filter(|manifest| manifest.nodes != nodes) {
+            let text = format!(
+                "{} has the states of a hypercube of {} nodes, but this group has {nodes} nodes: start with a number of \
+                 ranks that has {0} as its next power of two",
+                named.path(),
+                manifest.nodes
+            );
+            return Err(Error::new(Status::Argument, text));
+        }
+        let states = committed.map(|manifest| (named.states_of(manifest), manifest.version_id));
+        if let Some(manifest) = &found {
+            named.writer = Some(manifest.series.group);
+            named.left.clone_from(&manifest.left);
+            named.left.push(manifest.series.group);
+        }
+        self.named = Some(named);
+        let adopted = self.take_over(engine, found.as_ref(), states.as_ref(), lost);
+        if let Err(error) = adopted {
+            self.staged.clear();
+            let left = if error.status.sets_apart() {
+                Ok(())
+            } else {
+                self.leave_to_earlier_job(engine, found.as_ref())
+            };
+            self.named = None;
+            return left.and(Err(error));
+        }
+        Ok(states.is_some())
+    }
+
+    /// Leaves the name as it was found, and removes this group's files.
+    fn leave_to_earlier_job(
+        &mut self,
+        engine: &mut Engine<'_>,
+        found: Option<&StatesManifest>,
+    ) -> Result<()> {
+        let group = self.store.series().map_or(0, |series| series.group);
+        let restored = self.change_manifest(engine, |named| match found {
+            Some(manifest) => named.write(manifest),
+            None => named.remove(group),
+        });
+        match restored {
+            Ok(()) => engine.clear(&mut *self.store).map(drop),
+            // The manifest may name the files of this group.
+            Err(error) if error.status == Status::Store => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the name that of this group, with the states of an earlier job if there are any.
+    fn take_over(
+        &mut self,
+        engine: &mut Engine<'_>,
+        found: Option<&StatesManifest>,
+        states: Option<&(Directory, VersionId)>,
+        lost: &mut RankSet,
+    ) -> Result<()> {
+        if mutant(Mutant::EarlierStatesRemovedFirst) {
+            self.remove_left_files(engine);
+        }
+        match (states, found, self.store.series()) {
+            (Some((states, version_id)), Some(found), Some(series)) => {
+                // If this job ends now, the next one finds the files of both.
+                let mut announced = found.clone();
+                announced.left.push(series.group);
+                self.change_manifest(engine, |named| named.write(&announced))?;
+                self.adopt(engine, states, *version_id, lost)?;
+            }
+            // Another job finds the files of this one, although it has committed nothing.
+            _ => self.publish(engine, VersionId::INPUT)?,
+        }
+        self.remove_left_files(engine);
+        Ok(())
+    }
+
+    /// Commits the states of an earlier job as the first version of this group.
+    fn adopt(
+        &mut self,
+        engine: &mut Engine<'_>,
+        states: &Directory,
+        version_id: VersionId,
+        lost: &mut RankSet,
+    ) -> Result<()> {
+        loop {
+            let mut read = Ok(());
+            for node in engine.members.my_nodes() {
+                match states.get(version_id, node) {
+                    Ok(Some(block)) => {
+                        self.staged.insert(node, block);
+                    }
+                    Ok(None) => {
+                        let text = format!(
+                            "the state of node {node} in {} is missing or damaged",
+                            states.place()
+                        );
+                        read = Err(Error::new(Status::Store, text));
+                    }
+                    Err(error) => read = Err(error),
+                }
+            }
+            if self.commit(engine, true, read, lost)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes the files of ended jobs.
+    fn remove_left_files(&mut self, engine: &Engine<'_>) {
+        let is_first = engine.members.lowest_survivor() == engine.members.me();
+        if let Some(named) = &mut self.named {
+            if is_first {
+                named.remove_left_files();
+            }
+            named.left.clear();
         }
     }
 
@@ -113,13 +270,24 @@ impl Checkpoints {
             result.blocks.insert(node, block.unwrap_or_else(nothing));
         }
         let result = self.versions(engine).save(version_id, result)?;
+        if mutant(Mutant::StatesNamedBeforeCommit) {
+            self.publish(engine, version_id)?;
+        }
         match engine.commit(result.complete, result.error.as_ref())? {
             Verdict::Committed => {
+                if let Err(error) = self.publish(engine, version_id) {
+                    self.begin(engine, lost)?;
+                    return Err(error);
+                }
                 self.version_id = version_id;
                 self.blocks = result.blocks;
                 retire_before(&mut *self.store, version_id.version);
                 engine.tell(Event::Round);
                 self.staged.clear();
+                if !self.is_whole(engine) && !mutant(Mutant::StatesNotMovedAfterManifest) {
+                    // A rank failed while the manifest was written.
+                    self.begin(engine, lost)?;
+                }
                 Ok(true)
             }
             Verdict::Replay => {
@@ -133,12 +301,62 @@ impl Checkpoints {
         }
     }
 
+    /// Makes `version_id` the version that another job finds, if the states have a name. Collective.
+    fn publish(&mut self, engine: &mut Engine<'_>, version_id: VersionId) -> Result<()> {
+        let Some(series) = self.store.series() else {
+            return Ok(());
+        };
+        let manifest = StatesManifest {
+            series,
+            version_id,
+            nodes: engine.members.cube().len() as u64,
+            left: self
+                .named
+                .as_ref()
+                .map_or_else(Vec::new, |named| named.left.clone()),
+        };
+        self.change_manifest(engine, |named| named.write(&manifest))?;
+        if let Some(named) = &mut self.named {
+            named.writer = Some(series.group);
+        }
+        Ok(())
+    }
+
+    /// Changes the manifest, if there is one. Collective.
+    fn change_manifest(
+        &mut self,
+        engine: &mut Engine<'_>,
+        change: impl Fn(&mut NamedStates) -> Result<()>,
+    ) -> Result<()> {
+        match &mut self.named {
+            Some(named) => engine.let_lowest_act(|| change(named)),
+            None => Ok(()),
+        }
+    }
+
+    /// The end of the group: discards everything, except committed states with a name, which other jobs may continue.
+    /// Collective.
+    pub fn end(&mut self, engine: &mut Engine<'_>) -> Result<()> {
+        if self.named.is_some() && self.version() > 0 {
+            return Ok(());
+        }
+        self.clear(engine)
+    }
+
     /// Discards everything. Collective.
     pub fn clear(&mut self, engine: &mut Engine<'_>) -> Result<()> {
+        // Another job must not look for states that are removed.
+        self.publish(engine, VersionId::INPUT)?;
         self.staged.clear();
         self.blocks.clear();
         self.version_id = VersionId::INPUT;
-        engine.clear(&mut *self.store)
+        let is_empty = engine.clear(&mut *self.store)?;
+        match self.store.series() {
+            Some(series) if is_empty => {
+                self.change_manifest(engine, |named| named.remove(series.group))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether the committed states and their copies are in their places.

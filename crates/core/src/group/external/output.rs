@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read};
 use super::ExternalSort;
 use super::job::{ExternalJob, remove_runs};
 use crate::external::manifest::{Identity, Manifest};
-use crate::external::places::refusal;
+use crate::store::directory::refusal;
 use ftsort_kernels::error::{Error, Result, Status};
 
 impl ExternalJob {
@@ -68,10 +68,7 @@ impl ExternalJob {
         let files = &mut self.files.places.output;
         let _ = files.remove(&draft);
         files
-            .write(&draft, &[&bytes])
-            .and_then(|()| files.sync(&draft))
-            .and_then(|()| files.rename(&draft, &name))
-            .and_then(|()| files.sync_names())
+            .replace(&draft, &name, &[&bytes])
             .map_err(|error| refusal("write", &**files, &name, &error))
     }
 
@@ -84,7 +81,12 @@ impl ExternalJob {
             Err(error) if error.kind() == ErrorKind::NotFound => files.read(&output).map(|_| ()),
             renamed => renamed,
         };
-        let named = renamed.and_then(|()| files.sync_names());
+        let named = renamed.and_then(|()| {
+            files.sync_names().inspect_err(|_| {
+                // A sort that fails leaves no output.
+                let _ = files.rename(&output, &draft);
+            })
+        });
         named.map_err(|error| refusal("write", &**files, &output, &error))?;
         self.manifest.is_finished = true;
         if self.resume {

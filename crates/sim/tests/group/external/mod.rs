@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::{SEEDS, SimGroup, refusal, services, statuses, transport};
 use ftsort_core::external::manifest::Manifest;
 use ftsort_core::external::places::{ExternalFiles, Places, Source};
-use ftsort_core::group::{ExternalSort, ExternalStats, Group, GroupConfig, HostBudget, Services};
+use ftsort_core::group::{ExternalSort, ExternalStats, Group, GroupConfig, Services};
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::sort::{Method, Shape};

@@ -1,19 +1,7 @@
 //! Refused memory, refused accesses to files, and wrong arguments of external sorts.
 
 use super::*;
-
-/// A budget of which a test refuses actions.
-struct Refusing(MemoryBudget);
-
-impl HostBudget for Refusing {
-    fn memory(&self) -> Option<&MemoryBudget> {
-        Some(&self.0)
-    }
-
-    fn begin_job(&mut self, _limit: usize, _survivors_here: usize) {}
-
-    fn set_survivors_here(&mut self, _survivors_here: usize) {}
-}
+use crate::refusals::Limited;
 
 /// Every allocation and every access to a file may be refused. All ranks return the same status, no file is left, and
 /// the group stays usable.
@@ -37,7 +25,7 @@ fn refused_memory_and_files_are_agreed_on() {
                 let handle = mpi.handle();
                 let budget = MemoryBudget::new();
                 let services = Services {
-                    budget: Box::new(Refusing(budget.clone())),
+                    budget: Box::new(Limited(budget.clone())),
                     ..services(me)
                 };
                 let mut group = Group::new(transport(mpi), GroupConfig::default(), services)?;

@@ -1,0 +1,131 @@
+/* A loop that survives failures, and also the end of the whole job: a time limit, a power failure, kill -9.
+ *
+ * Estimates pi by random points in a square. In each round every node of the virtual hypercube draws POINTS points, and
+ * counts those in the circle. After each round the counts are committed under the name "pi" in DIR. Started again
+ * after all its processes have ended, the program continues with the round after the last committed one.
+ *
+ *   ftsort-mpirun -np 4 ./restart DIR [ROUNDS [POINTS]]
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ftsort_store.h"
+
+typedef struct {
+  uint64_t rounds; /* that are committed */
+  uint64_t inside; /* the points in the circle */
+} state;
+
+/* splitmix64: each round of a node has its own points, on any rank and in any job. */
+static uint64_t next(uint64_t *seed)
+{
+  uint64_t x = *seed += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+static uint64_t points_inside(int node, uint64_t round, uint64_t points)
+{
+  uint64_t seed = (uint64_t)node << 40 ^ round, inside = 0, i;
+  for (i = 0; i < points; i++) {
+    double x = (double)(next(&seed) >> 11) / 9007199254740992.0;
+    double y = (double)(next(&seed) >> 11) / 9007199254740992.0;
+    inside += x * x + y * y < 1;
+  }
+  return inside;
+}
+
+static void check(ftsort *group, ftsort_status status)
+{
+  if (status == FTSORT_OK) return;
+  fprintf(stderr, "%s\n", ftsort_last_error(group));
+  ftsort_leave(group, 1);
+}
+
+/* The committed state of a node that this rank executes. */
+static state committed_state(ftsort *group, int node)
+{
+  static const state start = {0, 0};
+  const void *bytes;
+  check(group, ftsort_store_get(group, node, &bytes, NULL));
+  return bytes == NULL ? start : *(const state *)bytes;
+}
+
+static int is_lowest(ftsort *group)
+{
+  int rank = 0;
+  while (ftsort_is_failed(group, rank)) rank++;
+  return rank == ftsort_rank(group);
+}
+
+/* Adds up the points of all nodes, on every survivor. */
+static uint64_t sum(ftsort *group, int nodes)
+{
+  uint64_t mine, all = 0;
+  uint32_t fine;
+  size_t failed;
+  MPI_Comm comm;
+  int node;
+  do {
+    check(group, ftsort_fault_check(group, NULL));
+    check(group, ftsort_comm(group, &comm));
+    for (mine = 0, node = 0; node < nodes; node++)
+      if (ftsort_executor(group, node) == ftsort_rank(group)) mine += committed_state(group, node).inside;
+    fine = MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, comm) == MPI_SUCCESS;
+    check(group, ftsort_agree(group, &fine, &failed));
+  } while (!fine || failed > 0);
+  return all;
+}
+
+int main(int argc, char **argv)
+{
+  const uint64_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 100;
+  const uint64_t points = argc > 3 ? strtoull(argv[3], NULL, 10) : 1000000;
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group;
+  uint64_t round = 0, inside;
+  int found, committed, nodes, node;
+
+  if (argc < 2) return 2;
+  ftsort_prepare();
+  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
+  MPI_Init(&argc, &argv);
+  config.store = FTSORT_STORE_DIRECTORY;
+  config.store_directory = argv[1];
+  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  nodes = 1 << ftsort_dimension(group);
+  check(group, ftsort_store_open(group, "pi", &found));
+  for (node = 0; node < nodes; node++) /* all nodes have done as many rounds */
+    if (ftsort_executor(group, node) == ftsort_rank(group)) round = committed_state(group, node).rounds;
+  if (found && is_lowest(group)) printf("continues after round %llu\n", (unsigned long long)round);
+  fflush(stdout);
+
+  while (round < rounds) {
+    ftsort_inject(group, (uint32_t)round); /* the papers' FaultInject */
+    check(group, ftsort_fault_check(group, NULL));
+    for (node = 0; node < nodes; node++) {
+      state now;
+      if (ftsort_executor(group, node) != ftsort_rank(group)) continue;
+      now = committed_state(group, node);
+      now.inside += points_inside(node, round, points);
+      now.rounds++;
+      check(group, ftsort_store_put(group, node, &now, sizeof now));
+    }
+    check(group, ftsort_store_commit(group, 1, &committed)); /* 0: a rank failed, and the round is repeated */
+    round += (uint64_t)committed;
+  }
+
+  inside = sum(group, nodes);
+  if (is_lowest(group))
+    printf("pi is about %.6f: %llu of %llu points\n", 4.0 * (double)inside / (double)(rounds * points * (uint64_t)nodes),
+           (unsigned long long)inside, (unsigned long long)(rounds * points * (uint64_t)nodes));
+  fflush(stdout);
+  check(group, ftsort_store_clear(group)); /* the loop is complete: the next job starts from the beginning */
+  ftsort_leave(group, 0);
+  return 1;
+}

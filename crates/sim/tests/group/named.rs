@@ -1,0 +1,449 @@
+//! States with a name: jobs that end at any step, and jobs that continue the states of others.
+
+use std::cell::Cell;
+
+use super::refusals::Limited;
+use super::*;
+use ftsort_core::members::Members;
+use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::store::directory::{Files, Series};
+use ftsort_core::store::named::StatesManifest;
+use ftsort_kernels::memory::MemoryBudget;
+use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
+use ftsort_sim::transport::{Failure, FailureMode};
+
+const RANKS: usize = 3;
+
+const ROUNDS: u8 = 3;
+
+const MANIFEST: &str = "ftsort-loop.states";
+
+/// The state in a round with which a rank is not done.
+const UNFINISHED: u8 = 99;
+
+/// The files that jobs leave to each other, and their progress.
+#[derive(Clone, Default)]
+struct World {
+    files: SharedFiles,
+    /// The number of jobs so far.
+    jobs: Rc<Cell<u64>>,
+    /// The last round of which a rank knows that it is committed.
+    committed: Rc<Cell<u8>>,
+    /// The memory of all ranks together.
+    budget: MemoryBudget,
+}
+
+/// The first round of a job, and whether it found states; None: the rank failed.
+type Starts = Vec<Option<Result<(u8, bool)>>>;
+
+impl World {
+    fn config(&self, handle: &RankHandle) -> GroupConfig {
+        let (files, handle) = (Rc::clone(&self.files), handle.clone());
+        let open = move || -> Box<dyn Files> {
+            let model = FileModel::default();
+            Box::new(InMemoryDirectory::new(&files, &handle, model))
+        };
+        GroupConfig {
+            store: StoreChoice::Directory(Rc::new(open)),
+            ..GroupConfig::default()
+        }
+    }
+
+    /// Runs one job. An error if it hangs.
+    fn job<R: 'static>(
+        &self,
+        ranks: usize,
+        (seed, failures): (u64, &[Failure]),
+        program: impl Fn(Rank, &mut SimGroup<'_>, &World) -> Result<R> + 'static,
+    ) -> std::result::Result<Vec<Option<Result<R>>>, String> {
+        let config = SimConfig {
+            seed,
+            failures: failures.to_vec(),
+            timed: false,
+            record: false,
+            ..SimConfig::default()
+        };
+        self.jobs.set(self.jobs.get() + 1);
+        let (world, number) = (self.clone(), self.jobs.get());
+        let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {
+            let handle = mpi.handle();
+            let outcome = (|| {
+                let services = Services {
+                    nonce: 1000 * number + u64::from(rank.0),
+                    budget: Box::new(Limited(world.budget.clone())),
+                    ..Services::default()
+                };
+                let mut group = Group::new(transport(mpi), world.config(&handle), services)?;
+                program(rank, &mut group, &world)
+            })();
+            handle.check().is_ok().then_some(outcome)
+        };
+        let run: SimResult<Option<Result<R>>> =
+            run_ranks_on_large_stacks(ranks, &config, rank_main);
+        if !run.hung.is_empty() || run.misuse.is_some() {
+            return Err(format!("hung {:?}, misuse {:?}", run.hung, run.misuse));
+        }
+        Ok(run.outcomes.into_iter().map(Option::flatten).collect())
+    }
+
+    /// Runs a job that continues the loop. An error for a wrong state, and if committed work is repeated.
+    fn continued(
+        &self,
+        ranks: usize,
+        run: (u64, &[Failure]),
+    ) -> std::result::Result<usize, String> {
+        let before = self.committed.get();
+        let starts: Starts = self.job(ranks, run, continue_loop)?;
+        let starts: Vec<_> = starts.into_iter().flatten().collect();
+        for start in &starts {
+            match start {
+                Err(error) => return Err(error.to_string()),
+                Ok((first, found)) if *first < before || *first > before + 1 => {
+                    let found = if *found { "found" } else { "no" };
+                    return Err(format!("{found} states, round {first} after {before}"));
+                }
+                Ok(_) => {}
+            }
+        }
+        Ok(starts.len())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.files.borrow().names()
+    }
+}
+
+/// The round of which all nodes of this rank have the state.
+fn round_of(group: &SimGroup<'_>) -> Result<u8> {
+    let nodes = Members::my_nodes(group.members());
+    let rounds: Result<Vec<Option<u8>>> = nodes
+        .into_iter()
+        .map(|node| match group.state(node)? {
+            None => Ok(Some(0)),
+            Some([of, round]) => Ok((*of == node.0 as u8 && *round <= ROUNDS).then_some(*round)),
+            Some(_) => Ok(None),
+        })
+        .collect();
+    let rounds = rounds?;
+    match rounds.first() {
+        Some(Some(first)) if rounds.iter().all(|round| *round == Some(*first)) => Ok(*first),
+        _ => Err(Error::new(Status::DataLost, format!("{rounds:?}"))),
+    }
+}
+
+fn put(group: &mut SimGroup<'_>, round: u8) -> Result<()> {
+    for node in group.members().my_nodes() {
+        group.put_state(node, &[node.0 as u8, round])?;
+    }
+    Ok(())
+}
+
+/// The loop of a program: in the first attempt at each round the last rank is not done.
+fn continue_loop(_: Rank, group: &mut SimGroup<'_>, world: &World) -> Result<(u8, bool)> {
+    let found = group.open_states("loop")?;
+    let first = round_of(group)?;
+    world.committed.set(world.committed.get().max(first));
+    let mut round = first;
+    let mut holds_up = true;
+    while round < ROUNDS {
+        group.fault_check()?;
+        let is_last = group.members().survivors().last() == Some(group.members().me());
+        put(group, if holds_up { UNFINISHED } else { round + 1 })?;
+        let committed = group.commit_states(!(holds_up && is_last))?;
+        holds_up = !holds_up;
+        if committed {
+            round += 1;
+            world.committed.set(world.committed.get().max(round));
+            assert_eq!(round_of(group)?, round);
+        }
+    }
+    group.finish()?;
+    Ok((first, found))
+}
+
+fn crash(rank: usize, step: u32) -> Failure {
+    Failure {
+        rank: Rank(rank as u32),
+        step,
+        mode: FailureMode::Crash,
+    }
+}
+
+/// Ends a job at a step of every rank, or lets one rank fail there and ends the others later, and continues it with
+/// another number of ranks. Returns whether the first job was ended.
+fn ended_and_continued(seed: u64, step: u32, spread: u32) -> std::result::Result<bool, String> {
+    let world = World::default();
+    let failures: Vec<Failure> = (0..RANKS)
+        .map(|rank| crash((rank + seed as usize) % RANKS, step + spread * rank as u32))
+        .collect();
+    let survivors = world.continued(RANKS, (seed, &failures))?;
+    // Files of a job that has not opened its states are not known to the next one.
+    let is_known = world.names().iter().any(|name| name == MANIFEST);
+    let unknown = if is_known { Vec::new() } else { world.names() };
+    let ranks = [3, 4][step as usize % 2];
+    world.continued(ranks, (seed + 1, &[]))?;
+    let left = || -> Vec<String> {
+        let names = world.names().into_iter();
+        names.filter(|name| !unknown.contains(name)).collect()
+    };
+    // States with a name stay when the group ends: those of the last commit, and of the one before.
+    if world.committed.get() != ROUNDS || !(5..=9).contains(&left().len()) {
+        return Err(format!("{} rounds, {:?}", world.committed.get(), left()));
+    }
+    let cleared: Vec<Option<Result<bool>>> = world.job(RANKS, (seed, &[]), |_, group, _| {
+        let found = group.open_states("loop")?;
+        assert_eq!(round_of(group)?, ROUNDS);
+        group.clear_states()?;
+        group.finish()?;
+        Ok(found)
+    })?;
+    if statuses(&cleared) != [Some(Status::Ok); RANKS] || !left().is_empty() {
+        return Err(format!("{cleared:?}, {:?}", left()));
+    }
+    Ok(survivors < RANKS)
+}
+
+fn all_tests() -> bool {
+    std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all")
+}
+
+/// Ends jobs at all steps. Returns the first error.
+fn jobs_ended_at_every_step(seed: u64, stride: usize) -> Option<String> {
+    for spread in [0, 1, 5, 40] {
+        for step in (1..).step_by(stride) {
+            match ended_and_continued(seed, step, spread) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(text) => {
+                    return Some(format!("seed {seed} step {step} spread {spread}: {text}"));
+                }
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn a_job_that_ended_at_any_step_is_continued() {
+    let stride = if all_tests() { 1 } else { 3 };
+    for seed in 1..4 {
+        assert_eq!(jobs_ended_at_every_step(seed, stride), None);
+    }
+}
+
+/// The job that continues the states may end at any step too.
+fn continued_jobs_end_at_every_step(seed: u64, stride: usize) -> Option<String> {
+    for step in (1..).step_by(stride) {
+        let world = World::default();
+        let failures = |step: u32| -> Vec<Failure> {
+            (0..RANKS)
+                .map(|rank| crash(rank, step + 3 * rank as u32))
+                .collect()
+        };
+        let run = || -> std::result::Result<bool, String> {
+            world.continued(RANKS, (seed, &failures(150)))?;
+            let survivors = world.continued(RANKS, (seed + 1, &failures(step)))?;
+            world.continued(4, (seed + 2, &[]))?;
+            // Only files of groups that have not opened the states are left by the jobs that ended.
+            let is_state = |name: &String| !name.contains("probe") && !name.contains("sign");
+            let left: Vec<String> = world.names().into_iter().filter(is_state).collect();
+            if left.len() > 9 {
+                return Err(format!("{left:?}"));
+            }
+            Ok(survivors < RANKS)
+        };
+        match run() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(text) => return Some(format!("seed {seed} step {step}: {text}")),
+        }
+    }
+    None
+}
+
+#[test]
+fn a_job_that_continues_another_may_end_at_any_step() {
+    let stride = if all_tests() { 1 } else { 3 };
+    for seed in 1..4 {
+        assert_eq!(continued_jobs_end_at_every_step(seed, stride), None);
+    }
+}
+
+/// The world after a job that has committed all rounds.
+fn finished_world() -> World {
+    let world = World::default();
+    assert_eq!(world.continued(RANKS, (1, &[])), Ok(RANKS));
+    world
+}
+
+/// Opens the states in a job; returns the errors of all ranks.
+fn refusals(world: &World, ranks: usize, name: &'static str) -> Vec<Error> {
+    let outcomes = world.job(ranks, (1, &[]), move |_, group, _| {
+        let refused = refusal(group.open_states(name))?;
+        // The group goes on, and its states have no name.
+        put(group, 1)?;
+        assert!(group.commit_states(true)?);
+        group.clear_states()?;
+        Ok(refused)
+    });
+    let outcomes: Vec<_> = outcomes.unwrap().into_iter().flatten().collect();
+    outcomes
+        .into_iter()
+        .map(|outcome| outcome.unwrap())
+        .collect()
+}
+
+#[test]
+fn damaged_files_are_an_error_and_stay() {
+    let world = finished_world();
+    let last = format!("-v{ROUNDS}-");
+    let names = world.names();
+    let found: Vec<&String> = names.iter().filter(|name| name.contains(&last)).collect();
+    assert_eq!(found.len(), 4, "{names:?}");
+    for damaged in found.into_iter().chain([&MANIFEST.to_string()]) {
+        let flip = |at: usize| {
+            world
+                .files
+                .borrow_mut()
+                .content_mut(damaged)
+                .expect("a file")[at] ^= 1;
+        };
+        flip(20);
+        for error in refusals(&world, RANKS, "loop") {
+            assert_eq!(error.status, Status::Store, "{damaged}: {error}");
+        }
+        flip(20);
+        assert_eq!(world.names(), names);
+    }
+    assert_eq!(world.continued(RANKS, (1, &[])), Ok(RANKS));
+}
+
+#[test]
+fn other_numbers_of_nodes_and_wrong_names_are_refused() {
+    let world = finished_world();
+    for ranks in [2, 5] {
+        for error in refusals(&world, ranks, "loop") {
+            assert_eq!(error.status, Status::Argument);
+            assert!(error.text.contains("hypercube of 4 nodes"), "{error}");
+        }
+    }
+    for error in refusals(&world, RANKS, "../loop") {
+        assert_eq!(error.status, Status::Argument);
+        assert!(error.text.contains("name is \"../loop\""), "{error}");
+    }
+    let different = world.job(2, (1, &[]), |rank, group, _| {
+        refusal(group.open_states(["a", "b"][rank.index()]))
+    });
+    for error in different.unwrap().into_iter().flatten() {
+        assert_eq!(error.unwrap().text, "name is not the same on all ranks");
+    }
+    let in_memory = play_group(2, 1, GroupConfig::default(), "", |_, group| {
+        refusal(group.open_states("loop"))
+    });
+    for error in in_memory.into_iter().flatten() {
+        assert!(error.unwrap().text.contains("FTSORT_STORE_DIRECTORY"));
+    }
+}
+
+#[test]
+fn states_get_a_name_first_and_once() {
+    let world = World::default();
+    let late = world.job(RANKS, (1, &[]), |rank, group, _| {
+        if rank == Rank(1) {
+            group.put_state(rank.home(), &[1])?;
+        }
+        let first = refusal(group.open_states("loop"))?;
+        group.fault_check()?;
+        assert!(!group.open_states("loop")?);
+        Ok((first.status, refusal(group.open_states("other"))?.status))
+    });
+    for (rank, outcome) in late.unwrap().into_iter().flatten().enumerate() {
+        let (first, second) = outcome.unwrap();
+        assert_eq!(first, Status::State, "rank {rank}");
+        assert_eq!(second, Status::State, "rank {rank}");
+    }
+}
+
+/// Every allocation and every access to a file may be refused in a job that opens the states. All ranks return the same
+/// status, and the next job finds the states.
+#[test]
+fn refused_memory_and_files_leave_the_states() {
+    let stride = if all_tests() { 1 } else { 3 };
+    let mut refused = Vec::new();
+    for action in (0..).step_by(stride) {
+        let world = finished_world();
+        let before = world.budget.actions();
+        world.budget.refuse(before + action..before + action + 1);
+        let opened = world.job(RANKS, (1, &[]), |_, group, _| group.open_states("loop"));
+        let opened = statuses(&opened.unwrap());
+        assert_eq!(opened, [opened[0]; RANKS], "{action}");
+        let actions = world.budget.actions() - before;
+        world.budget.refuse(0..0);
+        assert_eq!(world.continued(RANKS, (1, &[])), Ok(RANKS), "{action}");
+        refused.extend(opened[0].filter(|status| *status != Status::Ok));
+        if action > actions {
+            break;
+        }
+    }
+    assert!(refused.contains(&Status::Store) && refused.contains(&Status::Memory));
+}
+
+/// Whether a commit fails after another job has taken the name, and leaves that job's manifest.
+fn another_writer_is_noticed() -> bool {
+    let world = finished_world();
+    let outcomes = world.job(RANKS, (1, &[]), |rank, group, world| {
+        assert!(group.open_states("loop")?);
+        let before = group.state(rank.home())?.map(<[u8]>::to_vec);
+        if rank == Rank(0) {
+            let mut files = world.files.borrow_mut();
+            let content = files.content_mut(MANIFEST).expect("a manifest");
+            let found = StatesManifest::decode(content).expect("it is intact");
+            let other = StatesManifest {
+                series: Series { group: 7, sort: 0 },
+                ..found
+            };
+            *content = other.encode();
+        }
+        group.agree(1)?;
+        put(group, 1)?;
+        let status = group
+            .commit_states(true)
+            .map_or_else(|error| error.status, |_| Status::Ok);
+        let is_kept = group.state(rank.home())? == before.as_deref();
+        Ok(if is_kept { status } else { Status::Ok })
+    });
+    let files = world.files.borrow();
+    let left = files.content(MANIFEST).and_then(StatesManifest::decode);
+    let is_left = left.is_some_and(|manifest| manifest.series.group == 7);
+    let refused = |outcome: Option<Result<Status>>| {
+        outcome.is_some_and(|status| status.is_ok_and(|status| status == Status::Store))
+    };
+    is_left && outcomes.is_ok_and(|outcomes| outcomes.into_iter().all(refused))
+}
+
+#[test]
+fn states_that_another_job_continues_are_left_to_it() {
+    assert!(another_writer_is_noticed());
+}
+
+/// The mutants of states with a name, and the test that detects each.
+#[test]
+fn every_mutant_of_states_with_a_name_is_detected() {
+    type Detects = fn() -> bool;
+    let ended: Detects = || (1..9).any(|seed| jobs_ended_at_every_step(seed, 1).is_some());
+    let detected: [(Mutant, Detects); 5] = [
+        (Mutant::StatesNamedBeforeCommit, ended),
+        (Mutant::StatesNotMovedAfterManifest, ended),
+        (Mutant::ActionOfFailedRank, ended),
+        (Mutant::EarlierStatesRemovedFirst, || {
+            (1..9).any(|seed| continued_jobs_end_at_every_step(seed, 1).is_some())
+        }),
+        (Mutant::OtherWriterIgnored, || !another_writer_is_noticed()),
+    ];
+    for (mutant, detects) in detected {
+        set_mutant(Some(mutant));
+        let is_detected = detects();
+        set_mutant(None);
+        assert!(is_detected, "{mutant:?}");
+    }
+}
