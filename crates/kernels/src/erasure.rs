@@ -10,9 +10,6 @@ const POLYNOMIAL: u8 = 0x1d;
 /// The greatest number of parts and shares together.
 pub const MOST_PARTS: usize = 256;
 
-/// The bytes that are multiplied at once.
-const BLOCK: usize = 64;
-
 /// Doubles an element: multiplies it by x.
 const fn doubled(element: u8) -> u8 {
     (element << 1) ^ (POLYNOMIAL & ((element as i8) >> 7) as u8)
@@ -59,9 +56,9 @@ pub fn add_scaled(sum: &mut [u8], piece: &[u8], factor: u8) {
             #[cfg(target_arch = "x86_64")]
             if std::is_x86_feature_detected!("avx2") {
                 // SAFETY: the processor has these instructions.
-                return unsafe { add_product_avx2(sum, piece, factor) };
+                return unsafe { add_product_avx2(sum, piece, &products_of_halves(factor)) };
             }
-            add_product(sum, piece, factor);
+            add_product(sum, piece, &products_of_halves(factor));
         }
     }
 }
@@ -72,32 +69,49 @@ fn add(sum: &mut [u8], piece: &[u8]) {
     }
 }
 
-/// As [`add_product`], compiled for processors with these instructions.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn add_product_avx2(sum: &mut [u8], piece: &[u8], factor: u8) {
-    add_product(sum, piece, factor);
+/// The products with each number of 4 bits, in the low and in the high half of a byte.
+type Products = [[u8; 16]; 2];
+
+fn products_of_halves(factor: u8) -> Products {
+    [0, 4].map(|shift| std::array::from_fn(|value| product(factor, (value as u8) << shift)))
 }
 
-#[inline(always)]
-fn add_product(sum: &mut [u8], piece: &[u8], factor: u8) {
-    let (sums, last_sum) = sum.as_chunks_mut::<BLOCK>();
-    let (pieces, last_piece) = piece.as_chunks::<BLOCK>();
-    let bits = u8::BITS - factor.leading_zeros();
+/// As [`add_product`], 32 bytes at a time (Plank, Greenan and Miller 2013, "Screaming fast Galois field arithmetic using
+/// Intel SIMD instructions").
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn add_product_avx2(sum: &mut [u8], piece: &[u8], products: &Products) {
+    use std::arch::x86_64::{
+        __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
+        _mm256_loadu_si256, _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_srli_epi64,
+        _mm256_storeu_si256, _mm256_xor_si256,
+    };
+    const LANES: usize = 32;
+    // SAFETY: each table has 16 bytes.
+    let [low, high] = products.each_ref().map(|table| unsafe {
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()))
+    });
+    let half = _mm256_set1_epi8(0xf);
+    let (sums, last_sum) = sum.as_chunks_mut::<LANES>();
+    let (pieces, last_piece) = piece.as_chunks::<LANES>();
     for (sum, piece) in sums.iter_mut().zip(pieces) {
-        let mut scaled = *piece;
-        for bit in (0..bits - 1).rev() {
-            let adds = 0_u8.wrapping_sub(factor >> bit & 1);
-            for (scaled, byte) in scaled.iter_mut().zip(piece) {
-                *scaled = doubled(*scaled) ^ (byte & adds);
-            }
-        }
-        for (sum, scaled) in sum.iter_mut().zip(scaled) {
-            *sum ^= scaled;
+        let place: *mut __m256i = sum.as_mut_ptr().cast();
+        // SAFETY: both chunks have 32 bytes.
+        unsafe {
+            let bytes = _mm256_loadu_si256(piece.as_ptr().cast());
+            let below = _mm256_shuffle_epi8(low, _mm256_and_si256(bytes, half));
+            let above = _mm256_and_si256(_mm256_srli_epi64::<4>(bytes), half);
+            let scaled = _mm256_xor_si256(below, _mm256_shuffle_epi8(high, above));
+            _mm256_storeu_si256(place, _mm256_xor_si256(_mm256_loadu_si256(place), scaled));
         }
     }
-    for (sum, byte) in last_sum.iter_mut().zip(last_piece) {
-        *sum ^= product(factor, *byte);
+    add_product(last_sum, last_piece, products);
+}
+
+/// Adds the products of the bytes of the piece: that of a byte is the sum of those of its halves.
+fn add_product(sum: &mut [u8], piece: &[u8], products: &Products) {
+    for (sum, byte) in sum.iter_mut().zip(piece) {
+        *sum ^= products[0][usize::from(byte & 0xf)] ^ products[1][usize::from(byte >> 4)];
     }
 }
 
@@ -173,7 +187,10 @@ mod tests {
             start: u8,
         ) {
             let mut sum = vec![start; piece.len() + longer];
+            let mut portable = sum.clone();
             add_scaled(&mut sum, &piece, factor);
+            add_product(&mut portable, &piece, &products_of_halves(factor));
+            prop_assert_eq!(&sum, &portable);
             for (index, byte) in sum.into_iter().enumerate() {
                 let added = piece.get(index).map_or(0, |byte| product(factor, *byte));
                 prop_assert_eq!(byte, start ^ added);
