@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use mpi_sys::MPI_Comm;
 
-use crate::host::{HostShare, identity, thread_share};
+use crate::host::{HostShare, identity, processors, thread_share};
 use crate::launch::{KillTimer, end_process, heartbeats_have_a_thread, missing_settings};
 use crate::monitor_thread::{MonitorThread, SystemClocks};
 use crate::ulfm::{
@@ -217,6 +217,7 @@ impl Group {
         let services = Services {
             host,
             nonce,
+            processors: processors(),
             observer,
             budget: Box::new(HostShare::new()),
             reload: config.reload,

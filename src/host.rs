@@ -74,10 +74,15 @@ impl HostBudget for HostShare {
 /// Returns this rank's share of the processors that its process may use. The share grows when other ranks of
 /// the host fail.
 pub(crate) fn thread_share() -> Threads {
+    Threads::measured(|| (processors() / sharers()).max(1))
+}
+
+/// Returns the number of processors that this process may use.
+pub(crate) fn processors() -> usize {
     // This count respects the affinity mask.
     static PROCESSORS: LazyLock<usize> =
         LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
-    Threads::measured(|| (*PROCESSORS / sharers()).max(1))
+    *PROCESSORS
 }
 
 /// Returns a hash of the host name, and a nonce that differs between groups of ranks with high probability.

@@ -30,10 +30,10 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory;
 
-/// The greatest size in bytes of an input, and of all messages of the step together if all inputs have that size, with
-/// which the step is faster than rounds.
+/// The greatest size in bytes of an input, and of the messages that arrive at the ranks of a processor if all inputs have
+/// that size, with which the step is faster than rounds.
 const MOST_OF_A_RANK: usize = 512 << 10;
-const MOST_TOGETHER: usize = 8 << 20;
+const MOST_AT_A_PROCESSOR: usize = 4 << 20;
 
 /// The end of a message, behind the records: the fingerprint of the job (u64), and whether the records are the whole
 /// input (u64).
@@ -101,8 +101,9 @@ impl Contribution {
 impl Engine<'_> {
     /// The greatest size of an input that a rank can give to all others.
     pub fn gather_limit(&self) -> usize {
-        let ranks = self.members.ranks();
-        let most = MOST_OF_A_RANK.min(MOST_TOGETHER / (ranks * ranks));
+        // With a processor for each rank, half of the messages were best (8 and 16 ranks).
+        let sharers = self.members.ranks_per_processor().max(2);
+        let most = MOST_OF_A_RANK.min(MOST_AT_A_PROCESSOR / (self.members.ranks() * sharers));
         most.min(self.transport.eager_limit().saturating_sub(TRAILER))
     }
 

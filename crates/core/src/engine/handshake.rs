@@ -14,6 +14,8 @@ pub struct Handshake {
     pub host: u64,
     /// A number that no other group is likely to have.
     pub nonce: u64,
+    /// The number of processors that the rank may use.
+    pub processors: u64,
     /// The data with which other ranks can probe the rank.
     pub contact: Contact,
 }
@@ -23,6 +25,7 @@ impl Handshake {
         [
             &self.host.to_le_bytes()[..],
             &self.nonce.to_le_bytes(),
+            &self.processors.to_le_bytes(),
             &self.contact,
         ]
         .concat()
@@ -30,10 +33,12 @@ impl Handshake {
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Handshake> {
         let (host, rest) = bytes.split_at_checked(8)?;
-        let (nonce, contact) = rest.split_at_checked(8)?;
+        let (nonce, rest) = rest.split_at_checked(8)?;
+        let (processors, contact) = rest.split_at_checked(8)?;
         Some(Handshake {
             host: u64::from_le_bytes(host.try_into().ok()?),
             nonce: u64::from_le_bytes(nonce.try_into().ok()?),
+            processors: u64::from_le_bytes(processors.try_into().ok()?),
             contact: contact.try_into().ok()?,
         })
     }

@@ -90,6 +90,7 @@ impl<T: Transport> Group<T> {
         let mine = Handshake {
             host: self.services.host,
             nonce: self.services.nonce,
+            processors: self.services.processors as u64,
             contact: self.transport.contact(),
         };
         let (all, _) = self.on_engine(|engine| handshake(engine, mine, refusal))?;
@@ -115,6 +116,9 @@ impl<T: Transport> Group<T> {
             hosts[rank.index()] = handshake.host;
         }
         self.members.set_hosts(hosts);
+        let fewest = all.iter().map(|(_, handshake)| handshake.processors).min();
+        self.members
+            .set_processors(fewest.map_or(1, |fewest| fewest as usize));
         self.warn_of_shared_hosts();
         let here = self.members.living_here();
         self.services.budget.set_survivors_here(here);

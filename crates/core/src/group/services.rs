@@ -106,6 +106,8 @@ pub struct Services {
     pub host: u64,
     /// A number that hardly any other group has.
     pub nonce: u64,
+    /// The number of processors that this rank may use, which it may share with other ranks.
+    pub processors: usize,
     /// Receives events and log lines.
     pub observer: Box<dyn GroupObserver>,
     /// Limits memory and threads.
@@ -121,6 +123,7 @@ impl Default for Services {
         Services {
             host: 0,
             nonce: 0,
+            processors: 1,
             observer: Box::new(NoObserver),
             budget: Box::new(Unlimited),
             reload: None,

@@ -43,6 +43,8 @@ pub struct Members {
     one_host: bool,
     /// The number of survivors on this rank's host.
     living_here: usize,
+    /// The number of processors that every rank may use, if all are on one host.
+    processors: usize,
     /// The number of ranks that must be left.
     quorum: usize,
 }
@@ -72,6 +74,7 @@ impl Members {
             hosts: Arc::new([]),
             one_host: false,
             living_here: 1,
+            processors: 1,
             quorum: 1,
         };
         members.assign_nodes();
@@ -219,6 +222,19 @@ impl Members {
                 ),
             ))
         }
+    }
+
+    /// Sets the number of processors that every rank may use.
+    pub fn set_processors(&mut self, processors: usize) {
+        self.processors = processors.max(1);
+    }
+
+    /// The number of ranks that share a processor. It counts as half of all ranks if they are on several hosts, where they
+    /// share links, and is at most that: a rank may see a processor of its own only.
+    pub fn ranks_per_processor(&self) -> usize {
+        let half = (self.ranks() / 2).max(1);
+        let seen = if self.one_host { self.processors } else { 1 };
+        self.ranks().div_ceil(seen).min(half)
     }
 
     /// The number of survivors on this rank's host, itself included.

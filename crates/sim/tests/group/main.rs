@@ -61,6 +61,16 @@ fn play<R: 'static>(
     seed: u64,
     program: impl Fn(Rank, Protocol<SimMpi<'_>>, RankHandle) -> R + 'static,
 ) -> Vec<Option<R>> {
+    play_with(ranks, seed, 16 << 10, program)
+}
+
+/// As [`play`], with messages of at most `chunk` bytes.
+fn play_with<R: 'static>(
+    ranks: usize,
+    seed: u64,
+    chunk: usize,
+    program: impl Fn(Rank, Protocol<SimMpi<'_>>, RankHandle) -> R + 'static,
+) -> Vec<Option<R>> {
     let config = SimConfig {
         seed,
         failures: Vec::new(),
@@ -70,7 +80,7 @@ fn play<R: 'static>(
     };
     let run: SimResult<Option<R>> = run_ranks_on_large_stacks(ranks, &config, move |rank, mpi| {
         let handle = mpi.handle();
-        let result = program(rank, transport(mpi), handle.clone());
+        let result = program(rank, transport_with(mpi, chunk), handle.clone());
         handle.check().is_ok().then_some(result)
     });
     assert_eq!(run.hung, [], "seed {seed}");

@@ -160,3 +160,28 @@ fn the_times_of_phases_are_those_of_the_statistics() {
         }
     }
 }
+
+/// With a processor for each rank, larger inputs are given to all ranks than where ranks share processors.
+#[test]
+fn inputs_are_given_to_all_ranks_where_processors_suffice() {
+    const KEYS: usize = 50_000;
+    let bytes_sent = |processors: usize, hosts: u64| {
+        let outcomes = play_with(8, 1, 4 << 20, move |rank, transport, _| {
+            let services = Services {
+                processors,
+                host: u64::from(rank.0) % hosts,
+                ..services(rank)
+            };
+            let mut group = Group::new(transport, GroupConfig::default(), services)?;
+            drop(group.sort_keys(&vec![rank.0; KEYS])?);
+            Ok(group.stats().bytes_sent)
+        });
+        let sent: Result<Vec<u64>> = outcomes.into_iter().flatten().collect();
+        sent.expect("no rank fails").into_iter().min()
+    };
+    let to_all = Some(7 * 4 * KEYS as u64);
+    assert!(bytes_sent(8, 1) >= to_all);
+    assert!(bytes_sent(16, 1) >= to_all);
+    assert!(bytes_sent(2, 1) < to_all);
+    assert!(bytes_sent(8, 2) < to_all);
+}
