@@ -179,7 +179,7 @@ pub unsafe extern "C" fn ftsort_store_commit(
 /// For the end of a loop whose group is used further or released with ftsort_free; ftsort_leave does it too, unless
 /// the states have a name (ftsort_store_open). The next job that opens the name finds nothing.
 ///
-/// \return FTSORT_OK; FTSORT_ERR_STORE if the name cannot be removed, and nothing is discarded; or another status of
+/// \return FTSORT_OK; FTSORT_ERR_STORE if a file of the name cannot be written or removed; or another status of
 ///         "Collective calls"
 ///
 /// # Safety
