@@ -49,6 +49,8 @@ def main():
             result.close()
     written = set()
     while True:
+        # Also at first: a rank may have failed in the last sort after it had committed its result.
+        result.recover()
         for block in result:
             if block.node not in written:
                 np.save(folder / f"block-{block.node}-{block.offset}.npy", block.array)
@@ -56,7 +58,6 @@ def main():
         _, failures = group.agree()
         if failures == 0:
             break
-        result.recover()
     kinds = sorted({int(event.kind) for event in events})
     mark = dict(total=result.total, failed=group.failed, kinds=kinds)
     (folder / f"ok-{rank}").write_text(json.dumps(mark))
