@@ -22,13 +22,15 @@ fn node_of(node: i32) -> Result<Node> {
 
 /// Gives the stored states a name in `store_directory`, under which another job finds them. [C]
 ///
-/// Before the first ftsort_store_put. If an earlier job has committed states under the name and has not discarded
-/// them, they become the committed states of this group, which ftsort_store_get returns: the loop continues with
-/// the round after them. So a job whose processes have all ended (a time limit, a power failure, SIGKILL) is started
-/// again, with the same number of nodes: 5 to 8 ranks continue the states of 5 to 8 ranks. From now on each
-/// ftsort_store_commit takes a second agreement, and one that returns 1 is final for other jobs as well, after a
-/// power failure only with `store_sync`. The states stay in the directory when the group is released, and until
-/// ftsort_store_clear. One job at a time may use a name: a commit by another one ends in FTSORT_ERR_STORE.
+/// Call it before the first ftsort_store_put. States that an earlier job has committed under the name and not
+/// discarded become the committed states of this group: ftsort_store_get returns them, and the loop continues with
+/// the next round. So a program can be started again after all its processes have ended (a time limit, a power
+/// failure, SIGKILL), on a number of ranks that has as many nodes: 5 to 8 ranks continue the states of 5 to 8 ranks.
+///
+/// From now on each ftsort_store_commit takes a second agreement. One that returns 1 is final for later jobs too;
+/// `store_sync` is necessary for that after a power failure. The states stay in the directory until
+/// ftsort_store_clear, also when the group is released. One job at a time may use a name: after another job has
+/// opened it, a commit returns FTSORT_ERR_STORE.
 ///
 /// \param name   1 to 64 letters, digits, and characters of "-_."; the same on all ranks; not kept
 /// \param found  receives 1 if there are states of an earlier job, or 0; the same on all survivors; 0 after an error

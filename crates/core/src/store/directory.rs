@@ -170,11 +170,12 @@ impl Directory {
         self.files.place()
     }
 
-    /// Removes all files of the group.
-    pub fn remove_all(&mut self) {
+    /// Removes all files of the group, except those with names that begin with an element of `kept`.
+    pub fn remove_all_but(&mut self, kept: &[String]) {
         let prefix = self.prefix();
         for name in self.files.list().unwrap_or_default() {
-            if name.starts_with(&prefix) {
+            let is_kept = kept.iter().any(|prefix| name.starts_with(prefix));
+            if name.starts_with(&prefix) && !is_kept {
                 let _ = self.files.remove(&name);
             }
         }
@@ -332,13 +333,7 @@ impl Store for Directory {
         // Other ranks may have begun the next sort.
         kept.insert(self.series.sort);
         let kept: Vec<String> = kept.into_iter().map(|sort| self.prefix_of(sort)).collect();
-        let prefix = self.prefix();
-        for name in self.files.list().unwrap_or_default() {
-            let is_kept = kept.iter().any(|prefix| name.starts_with(prefix));
-            if name.starts_with(&prefix) && !is_kept {
-                let _ = self.files.remove(&name);
-            }
-        }
+        self.remove_all_but(&kept);
     }
 
     fn detach(&mut self, removes: bool) -> Box<dyn Store> {

@@ -19,7 +19,7 @@ const MAGIC: [u8; 8] = *b"ftstat\0\x01";
 /// The largest manifest in bytes.
 const MOST_BYTES: u64 = 1 << 10;
 
-/// The greatest number of groups in a manifest whose files may be left.
+/// The greatest number of groups in [`StatesManifest::left`].
 const MOST_LEFT: usize = 64;
 
 /// The largest length of a name in bytes.
@@ -201,7 +201,7 @@ impl NamedStates {
         for group in &self.left {
             // The sorts of a group have the complement of the number of its states.
             for group in [*group, !group] {
-                Directory::new(self.files.another(), group, self.me).remove_all();
+                Directory::new(self.files.another(), group, self.me).remove_all_but(&[]);
             }
         }
     }

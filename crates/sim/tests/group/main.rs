@@ -33,7 +33,9 @@ use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_sim::transport::{RankHandle, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks};
+use ftsort_sim::transport::{
+    Failure, FailureMode, RankHandle, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks,
+};
 
 type SimGroup<'y> = Group<Protocol<SimMpi<'y>>>;
 
@@ -71,21 +73,49 @@ fn play_with<R: 'static>(
     chunk: usize,
     program: impl Fn(Rank, Protocol<SimMpi<'_>>, RankHandle) -> R + 'static,
 ) -> Vec<Option<R>> {
+    let outcomes = try_play(ranks, (seed, &[]), move |rank, mpi, handle| {
+        program(rank, transport_with(mpi, chunk), handle)
+    });
+    outcomes.unwrap_or_else(|text| panic!("seed {seed}: {text}"))
+}
+
+/// Runs a program on all ranks under one seed, with failures. Returns the value of each rank; None: it failed. An error if
+/// a rank hangs or uses the network in a way that its interface forbids.
+fn try_play<R: 'static>(
+    ranks: usize,
+    (seed, failures): (u64, &[Failure]),
+    program: impl Fn(Rank, SimMpi<'_>, RankHandle) -> R + 'static,
+) -> std::result::Result<Vec<Option<R>>, String> {
     let config = SimConfig {
         seed,
-        failures: Vec::new(),
+        failures: failures.to_vec(),
         timed: false,
         record: false,
         ..SimConfig::default()
     };
     let run: SimResult<Option<R>> = run_ranks_on_large_stacks(ranks, &config, move |rank, mpi| {
         let handle = mpi.handle();
-        let result = program(rank, transport_with(mpi, chunk), handle.clone());
+        let result = program(rank, mpi, handle.clone());
         handle.check().is_ok().then_some(result)
     });
-    assert_eq!(run.hung, [], "seed {seed}");
-    assert_eq!(run.misuse, None, "seed {seed}");
-    run.outcomes.into_iter().map(Option::flatten).collect()
+    if !run.hung.is_empty() || run.misuse.is_some() {
+        return Err(format!("hung {:?}, misuse {:?}", run.hung, run.misuse));
+    }
+    Ok(run.outcomes.into_iter().map(Option::flatten).collect())
+}
+
+/// The failure of a rank at one of its steps.
+fn crash(rank: usize, step: u32) -> Failure {
+    Failure {
+        rank: Rank(rank as u32),
+        step,
+        mode: FailureMode::Crash,
+    }
+}
+
+/// Whether tests try everything that they can, and not a part of it.
+fn all_tests() -> bool {
+    std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all")
 }
 
 /// As [`play`], with a group of a configuration, and injected failures.

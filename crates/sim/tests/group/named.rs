@@ -4,13 +4,11 @@ use std::cell::Cell;
 
 use super::refusals::Limited;
 use super::*;
-use ftsort_core::members::Members;
 use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::store::directory::{Files, Series};
 use ftsort_core::store::named::StatesManifest;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
-use ftsort_sim::transport::{Failure, FailureMode};
 
 const RANKS: usize = 3;
 
@@ -53,37 +51,20 @@ impl World {
     fn job<R: 'static>(
         &self,
         ranks: usize,
-        (seed, failures): (u64, &[Failure]),
+        run: (u64, &[Failure]),
         program: impl Fn(Rank, &mut SimGroup<'_>, &World) -> Result<R> + 'static,
     ) -> std::result::Result<Vec<Option<Result<R>>>, String> {
-        let config = SimConfig {
-            seed,
-            failures: failures.to_vec(),
-            timed: false,
-            record: false,
-            ..SimConfig::default()
-        };
         self.jobs.set(self.jobs.get() + 1);
         let (world, number) = (self.clone(), self.jobs.get());
-        let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {
-            let handle = mpi.handle();
-            let outcome = (|| {
-                let services = Services {
-                    nonce: 1000 * number + u64::from(rank.0),
-                    budget: Box::new(Limited(world.budget.clone())),
-                    ..Services::default()
-                };
-                let mut group = Group::new(transport(mpi), world.config(&handle), services)?;
-                program(rank, &mut group, &world)
-            })();
-            handle.check().is_ok().then_some(outcome)
-        };
-        let run: SimResult<Option<Result<R>>> =
-            run_ranks_on_large_stacks(ranks, &config, rank_main);
-        if !run.hung.is_empty() || run.misuse.is_some() {
-            return Err(format!("hung {:?}, misuse {:?}", run.hung, run.misuse));
-        }
-        Ok(run.outcomes.into_iter().map(Option::flatten).collect())
+        try_play(ranks, run, move |rank, mpi, handle| {
+            let services = Services {
+                nonce: 1000 * number + u64::from(rank.0),
+                budget: Box::new(Limited(world.budget.clone())),
+                ..Services::default()
+            };
+            let mut group = Group::new(transport(mpi), world.config(&handle), services)?;
+            program(rank, &mut group, &world)
+        })
     }
 
     /// Runs a job that continues the loop. An error for a wrong state, and if committed work is repeated.
@@ -115,7 +96,7 @@ impl World {
 
 /// The round of which all nodes of this rank have the state.
 fn round_of(group: &SimGroup<'_>) -> Result<u8> {
-    let nodes = Members::my_nodes(group.members());
+    let nodes = group.members().my_nodes();
     let rounds: Result<Vec<Option<u8>>> = nodes
         .into_iter()
         .map(|node| match group.state(node)? {
@@ -161,14 +142,6 @@ fn continue_loop(_: Rank, group: &mut SimGroup<'_>, world: &World) -> Result<(u8
     Ok((first, found))
 }
 
-fn crash(rank: usize, step: u32) -> Failure {
-    Failure {
-        rank: Rank(rank as u32),
-        step,
-        mode: FailureMode::Crash,
-    }
-}
-
 /// Ends a job at a step of every rank, or lets one rank fail there and ends the others later, and continues it with
 /// another number of ranks. Returns whether the first job was ended.
 fn ended_and_continued(seed: u64, step: u32, spread: u32) -> std::result::Result<bool, String> {
@@ -201,10 +174,6 @@ fn ended_and_continued(seed: u64, step: u32, spread: u32) -> std::result::Result
         return Err(format!("{cleared:?}, {:?}", left()));
     }
     Ok(survivors < RANKS)
-}
-
-fn all_tests() -> bool {
-    std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all")
 }
 
 /// Ends jobs at all steps. Returns the first error.

@@ -1,6 +1,6 @@
 //! Operations that follow from a sort: their results, also if ranks fail at any step, and the mutants of their code.
 
-use super::{SEEDS, SimGroup, play_group, refusal, services, statuses, transport};
+use super::{SEEDS, SimGroup, crash, play_group, refusal, services, statuses, transport, try_play};
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::{Group, GroupConfig, Services, SortInput, Sorted, StoreChoice};
 use ftsort_core::members::Rank;
@@ -9,9 +9,7 @@ use ftsort_core::query::groups::{Aggregate, Aggregation};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
-use ftsort_sim::transport::{
-    Failure, FailureMode, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks,
-};
+use ftsort_sim::transport::Failure;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Query {
@@ -260,32 +258,20 @@ fn queries_have_the_results_of_a_sorted_array() {
 /// The outcome of a run with failures: None for a right result.
 fn verdict(query: Query, config: &GroupConfig, seed: u64, failures: &[Failure]) -> Outcome {
     const RANKS: usize = 3;
-    let sim = SimConfig {
-        seed,
-        failures: failures.to_vec(),
-        timed: false,
-        record: false,
-        ..SimConfig::default()
-    };
     let config = config.clone();
     // The ranks without an input, the number of ranks known to have failed, and the rows.
     type Answer = Result<((Vec<Rank>, usize), Rows)>;
-    let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {
-        let handle = mpi.handle();
-        let outcome = (|| -> Answer {
-            let mut group = Group::new(transport(mpi), config.clone(), services(rank))?;
-            // A rank that was known to have failed before the call has no input.
-            let absent: Vec<Rank> = group.members().faulty().iter().collect();
-            let rows = run(query, &mut group, rank, &recovered)?;
-            Ok(((absent, group.members().faulty().len()), rows))
-        })();
-        handle.check().is_ok().then_some(outcome)
+    let answers = try_play(RANKS, (seed, failures), move |rank, mpi, _| -> Answer {
+        let mut group = Group::new(transport(mpi), config.clone(), services(rank))?;
+        // A rank that was known to have failed before the call has no input.
+        let absent: Vec<Rank> = group.members().faulty().iter().collect();
+        let rows = run(query, &mut group, rank, &recovered)?;
+        Ok(((absent, group.members().faulty().len()), rows))
+    });
+    let outcomes = match answers {
+        Ok(outcomes) => outcomes,
+        Err(text) => return Outcome::Wrong(text),
     };
-    let run: SimResult<Option<Answer>> = run_ranks_on_large_stacks(RANKS, &sim, rank_main);
-    if !run.hung.is_empty() || run.misuse.is_some() {
-        return Outcome::Wrong(format!("hung {:?}, misuse {:?}", run.hung, run.misuse));
-    }
-    let outcomes: Vec<_> = run.outcomes.into_iter().map(Option::flatten).collect();
     let found: Vec<Status> = statuses(&outcomes).into_iter().flatten().collect();
     let has_failed = outcomes.len() - found.len();
     match found.first() {
@@ -322,14 +308,6 @@ enum Outcome {
     Right { has_failed: usize },
     Lost,
     Wrong(String),
-}
-
-fn crash(rank: usize, step: u32) -> Failure {
-    Failure {
-        rank: Rank(rank as u32),
-        step,
-        mode: FailureMode::Crash,
-    }
 }
 
 /// Lets each rank fail at each of its steps. Returns the first error.

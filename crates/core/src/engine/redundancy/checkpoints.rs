@@ -110,13 +110,13 @@ impl Checkpoints {
         let adopted = self.take_over(engine, found.as_ref(), states.as_ref(), lost);
         if let Err(error) = adopted {
             self.staged.clear();
-            let left = if error.status.sets_apart() {
+            let restored = if error.status.sets_apart() {
                 Ok(())
             } else {
                 self.leave_to_earlier_job(engine, found.as_ref())
             };
             self.named = None;
-            return left.and(Err(error));
+            return restored.and(Err(error));
         }
         Ok(states.is_some())
     }

@@ -7,7 +7,7 @@ mod resumed;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{SEEDS, SimGroup, refusal, services, statuses, transport};
+use super::{SEEDS, SimGroup, all_tests, crash, refusal, services, statuses, transport, try_play};
 use ftsort_core::external::manifest::Manifest;
 use ftsort_core::external::places::{ExternalFiles, Places, Source};
 use ftsort_core::group::{ExternalSort, ExternalStats, Group, GroupConfig, Services};
@@ -20,7 +20,7 @@ use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use ftsort_sim::transport::{
-    Failure, FailureMode, RankHandle, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks,
+    Failure, RankHandle, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks,
 };
 
 const RANKS: usize = 3;
@@ -172,31 +172,14 @@ type Outcomes = Vec<Option<Result<ExternalStats>>>;
 fn try_job(
     world: &World,
     ranks: usize,
-    (seed, failures): (u64, &[Failure]),
+    run: (u64, &[Failure]),
     program: impl Fn(&mut SimGroup<'_>, Rank, &RankHandle, &World) -> Result<ExternalStats> + 'static,
 ) -> std::result::Result<Outcomes, String> {
-    let config = SimConfig {
-        seed,
-        failures: failures.to_vec(),
-        timed: false,
-        record: false,
-        ..SimConfig::default()
-    };
     let world = world.clone();
-    let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {
-        let handle = mpi.handle();
-        let outcome = (|| {
-            let mut group = Group::new(transport(mpi), GroupConfig::default(), services(rank))?;
-            program(&mut group, rank, &handle, &world)
-        })();
-        handle.check().is_ok().then_some(outcome)
-    };
-    let run: SimResult<Option<Result<ExternalStats>>> =
-        run_ranks_on_large_stacks(ranks, &config, rank_main);
-    if !run.hung.is_empty() || run.misuse.is_some() {
-        return Err(format!("hung {:?}, misuse {:?}", run.hung, run.misuse));
-    }
-    Ok(run.outcomes.into_iter().map(Option::flatten).collect())
+    try_play(ranks, run, move |rank, mpi, handle| {
+        let mut group = Group::new(transport(mpi), GroupConfig::default(), services(rank))?;
+        program(&mut group, rank, &handle, &world)
+    })
 }
 
 fn job(
@@ -208,14 +191,6 @@ fn job(
     try_job(world, ranks, run, move |group, rank, handle, world| {
         group.external_sort(sort_of(world, rank, handle, resume))
     })
-}
-
-fn crash(rank: usize, step: u32) -> Failure {
-    Failure {
-        rank: Rank(rank as u32),
-        step,
-        mode: FailureMode::Crash,
-    }
 }
 
 /// The number of survivors of a run in which all survivors succeed and the output is right; otherwise the reason.
@@ -282,10 +257,6 @@ fn failures_at_every_step(seed: u64, stride: usize) -> Option<String> {
         }
     }
     None
-}
-
-fn all_tests() -> bool {
-    std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all")
 }
 
 #[test]
