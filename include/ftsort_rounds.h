@@ -145,9 +145,14 @@ typedef struct ftsort_rounds {
   ftsort_absorb_fn absorb;   /**< See `ftsort_absorb_fn`; not NULL. */
   /** Passed to the callbacks and never read. The data that it points to must not change during the call. */
   void *user;
+  /** Not 0: the states after every `store_every` rounds, and after the last one, are stored under the name of
+   * ftsort_store_open. A run continues with the stored states, also of another job, and returns those of the last
+   * round at once. 1 stores every round; a greater number writes less, and repeats more rounds after a failure
+   * that takes states along. */
+  uint32_t store_every;
 } ftsort_rounds;
 
-#define FTSORT_ROUNDS_INIT { sizeof(ftsort_rounds), NULL, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+#define FTSORT_ROUNDS_INIT { sizeof(ftsort_rounds), NULL, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0 }
 
 /**
  * Runs an algorithm of the caller on the virtual hypercube, and tolerates failures. [C]
@@ -162,6 +167,13 @@ typedef struct ftsort_rounds {
  * Put all rounds of an algorithm into one call, because nothing is kept between calls. With FTSORT_STORE_RELOAD
  * `reload` returns the initial state of a rank, and the run restarts from these.
  *
+ * With `rounds.store_every` the states are stored under the name of ftsort_store_open, as by ftsort_store_commit.
+ * If all processes of the job end, the same call of the next job continues with the stored states, and does not
+ * read `state`. After the last round ftsort_store_get returns the final states, a further call returns them at
+ * once, and ftsort_result_recover takes them from there; ftsort_store_clear discards them. Rounds continue only if
+ * `plan`, `share_limit`, `begin_all` and the set of callbacks are the same; the program has to change the name when
+ * the callbacks compute something else.
+ *
  * \param rounds  the algorithm, the same on all ranks except `user`; borrowed for the call
  * \param state   the initial state of the node of this rank; copied; any alignment; NULL if `bytes` is 0; not read
  *                with `rounds.begin_all`
@@ -170,8 +182,9 @@ typedef struct ftsort_rounds {
  *                bytes of a state; release it with ftsort_result_free; NULL after an error
  * \return FTSORT_OK; FTSORT_ERR_CALLBACK if a callback or `reload` refuses, shares more than `share_limit`, or is
  *         not pure (the text names the callback, the node and the round); FTSORT_ERR_DATA_LOST; FTSORT_ERR_CORRUPT;
- *         FTSORT_ERR_ARGUMENT on all ranks if `rounds` differs between ranks; or another status of "Collective
- *         calls"
+ *         FTSORT_ERR_ARGUMENT on all ranks if `rounds` differs between ranks, or if the stored states are not of
+ *         these rounds; FTSORT_ERR_STATE also for `store_every` without ftsort_store_open; or another status of
+ *         "Collective calls". After an error the stored states stay
  */
 ftsort_status ftsort_rounds_run(ftsort *group, const ftsort_rounds *rounds, const void *state, size_t bytes,
                                 ftsort_result **result);
@@ -206,7 +219,7 @@ typedef struct ftsort_simulation_options {
  *
  * Tests the fault tolerance of an algorithm in milliseconds, for thousands of seeds, with the engine of
  * ftsort_rounds_run. Every callback is called twice to check that it is pure (FTSORT_CHECK_PURITY), on a stack of 8
- * MiB.
+ * MiB. No states are stored: `rounds.store_every` is ignored.
  *
  * \param rounds      the algorithm; borrowed for the call
  * \param simulation  borrowed for the call; NULL selects all defaults

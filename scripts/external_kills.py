@@ -8,6 +8,7 @@ than the memory of the sort, and scripts/check_records.c compares order and cont
   job    all ranks are killed, and the sort is resumed, with another number of ranks each time, until it is complete
   loop   all ranks of a loop with stored states (tests/c/restart_killed.c) are killed, sometimes one rank before the others,
          and other jobs continue the states, until the loop is complete
+  rounds the same with an algorithm in rounds (tests/c/restart_rounds_killed.c)
 
 Outcomes:
 
@@ -113,13 +114,15 @@ class Sorts:
 
 
 class Loops:
-    """Loops with stored states in a folder."""
+    """Loops with stored states in a folder, of the program tests/c/NAME.c."""
 
     ROUNDS, POINTS = 60, 100_000
 
-    def __init__(self, options, folder):
+    def __init__(self, options, folder, name, more=0):
         self.options, self.folder = options, pathlib.Path(folder)
-        self.program = launch.build_c(launch.ROOT / "tests/c/restart_killed.c", folder, options.profile)
+        self.program = launch.build_c(launch.ROOT / "tests/c" / f"{name}.c", folder, options.profile)
+        # The number of the last stored round.
+        self.last = self.ROUNDS + more
         # The numbers of ranks with as many nodes.
         self.ranks = [ranks for ranks in range(2, options.ranks + 1)
                       if (ranks - 1).bit_length() == (options.ranks - 1).bit_length()]
@@ -158,7 +161,7 @@ class Loops:
             words = [line.split() for line in done.output.splitlines()]
             found = {int(line[1]) for line in words if line[:1] == ["found"]}
             reported = [int(line[1]) for line in words if line[:1] == ["committed"]]
-            if committed == self.ROUNDS and (found == {1} or reported and not found):
+            if committed == self.last and (found == {1} or reported and not found):
                 # The states of the complete loop had been discarded, and a job may end before it reports its first commit.
                 committed = 0
             if len(found) > 1 or any(not committed <= rounds <= committed + 1 for rounds in found):
@@ -179,7 +182,7 @@ class Loops:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="runs of each number of kills, and sorts of killed jobs")
-    parser.add_argument("--modes", type=lambda text: text.split(","), default=["ranks", "job", "loop"])
+    parser.add_argument("--modes", type=lambda text: text.split(","), default=["ranks", "job", "loop", "rounds"])
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--mb", type=int, default=100, help="the size of the file in 10^6 bytes")
     parser.add_argument("--memory", type=int, default=16, help="the memory of each rank in MiB")
@@ -224,7 +227,10 @@ def main():
         if "job" in options.modes:
             kill_jobs("job", sorts)
         if "loop" in options.modes:
-            kill_jobs("loop", Loops(options, folder))
+            kill_jobs("loop", Loops(options, folder, "restart_killed"))
+        if "rounds" in options.modes:
+            dimensions = (options.ranks - 1).bit_length()
+            kill_jobs("rounds", Loops(options, folder, "restart_rounds_killed", dimensions))
     sys.exit(1 if bad else 0)
 
 

@@ -315,6 +315,7 @@ module ftsort
     type(c_funptr) :: emit = c_null_funptr
     type(c_funptr) :: absorb = c_null_funptr
     type(c_ptr) :: user = c_null_ptr
+    integer(c_int32_t) :: store_every = 0
   end type
 
   type, bind(c) :: ftsort_simulation_options

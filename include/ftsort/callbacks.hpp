@@ -185,6 +185,8 @@ struct rounds {
   bool ascending = false;
   bool begin_all = false;
   std::uint32_t share_limit = 0;
+  /** After how many rounds states are stored under the name of store::open; 0: never. */
+  std::uint32_t store_every = 0;
   std::function<void(std::int32_t node, buffer &state)> begin;
   std::function<void(const ftsort_task &, buffer &proposal)> propose;
   std::function<void(const ftsort_task &, view<const ftsort_proposal>, buffer &shared)> decide;
@@ -200,6 +202,7 @@ struct rounds {
     made.ascending = ascending ? 1 : 0;
     made.begin_all = begin_all ? 1 : 0;
     made.share_limit = share_limit;
+    made.store_every = store_every;
     made.user = const_cast<rounds *>(this);
     if (begin) made.begin = &rounds::call_begin;
     if (propose) made.propose = &rounds::call_propose;

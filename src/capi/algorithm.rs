@@ -161,6 +161,11 @@ pub struct ftsort_rounds {
     pub absorb: ftsort_absorb_fn,
     /// Passed to the callbacks and never read. The data that it points to must not change during the call.
     pub user: *mut c_void,
+    /// Not 0: the states after every `store_every` rounds, and after the last one, are stored under the name of
+    /// ftsort_store_open. A run continues with the stored states, also of another job, and returns those of the last
+    /// round at once. 1 stores every round; a greater number writes less, and repeats more rounds after a failure
+    /// that takes states along.
+    pub store_every: u32,
 }
 
 /// Returns the bytes at an address that is aligned for every type.
@@ -227,6 +232,11 @@ impl Caller {
             return refuse("rounds.plan shares a value, but rounds.propose is NULL: set propose");
         }
         Ok(Caller { plan, given })
+    }
+
+    /// The number of rounds after which states are stored; 0: they are not.
+    pub(super) fn store_every(&self) -> u32 {
+        self.given.store_every
     }
 
     /// Returns a hash that must be the same on all ranks.

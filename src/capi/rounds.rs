@@ -24,6 +24,13 @@ use ftsort_kernels::error::{Error, Result};
 /// Put all rounds of an algorithm into one call, because nothing is kept between calls. With
 /// FTSORT_STORE_RELOAD `reload` returns the initial state of a rank, and the run restarts from these.
 ///
+/// With `rounds.store_every` the states are stored under the name of ftsort_store_open, as by ftsort_store_commit.
+/// If all processes of the job end, the same call of the next job continues with the stored states, and does not
+/// read `state`. After the last round ftsort_store_get returns the final states, a further call returns them at once,
+/// and ftsort_result_recover takes them from there; ftsort_store_clear discards them. Rounds continue only if
+/// `plan`, `share_limit`, `begin_all` and the set of callbacks are the same; the program has to change the name when
+/// the callbacks compute something else.
+///
 /// \param rounds  the algorithm, the same on all ranks except `user`; borrowed for the call
 /// \param state   the initial state of the node of this rank; copied; any alignment; NULL if `bytes` is 0; not
 ///                read with `rounds.begin_all`
@@ -32,8 +39,9 @@ use ftsort_kernels::error::{Error, Result};
 ///                the bytes of a state; release it with ftsort_result_free; NULL after an error
 /// \return FTSORT_OK; FTSORT_ERR_CALLBACK if a callback or `reload` refuses, shares more than `share_limit`, or
 ///         is not pure (the text names the callback, the node and the round); FTSORT_ERR_DATA_LOST;
-///         FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT on all ranks if `rounds` differs between ranks; or another
-///         status of "Collective calls"
+///         FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT on all ranks if `rounds` differs between ranks, or if the stored
+///         states are not of these rounds; FTSORT_ERR_STATE also for `store_every` without ftsort_store_open; or
+///         another status of "Collective calls". After an error the stored states stay
 ///
 /// # Safety
 /// The pointers are NULL or valid, `state` for `bytes` bytes; the callbacks keep their contracts.
@@ -62,6 +70,7 @@ pub unsafe extern "C" fn ftsort_rounds_run(
                     unsafe { array.bytes()? }
                 },
                 caller_fingerprint: caller.fingerprint(dimension),
+                store_every: caller.store_every(),
             })
         };
         let states = group.group.run_rounds_checked(prepare())?;

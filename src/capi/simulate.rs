@@ -40,7 +40,7 @@ pub struct ftsort_simulation_options {
 ///
 /// Tests the fault tolerance of an algorithm in milliseconds, for thousands of seeds, with the engine of
 /// ftsort_rounds_run. Every callback is called twice to check that it is pure (FTSORT_CHECK_PURITY), on a
-/// stack of 8 MiB.
+/// stack of 8 MiB. No states are stored: `rounds.store_every` is ignored.
 ///
 /// \param rounds      the algorithm; borrowed for the call
 /// \param simulation  borrowed for the call; NULL selects all defaults

@@ -75,6 +75,10 @@ static void bad_arguments(void)
   rounds.begin_all = 1;
   refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.begin is NULL");
 
+  rounds = gathering();
+  rounds.store_every = 2;
+  refused(&rounds, NULL, 0, FTSORT_ERR_STATE, "rounds.store_every is 2");
+
   /* Not the same on all ranks, then invalid on one. */
   rounds = gathering();
   rounds.ascending = rank == 1 || ftsort_dimension(group) < 2;

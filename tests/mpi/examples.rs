@@ -205,20 +205,28 @@ fn killed_writers(row: &Row) -> Case {
     Case::new(row.is_quick, name, body)
 }
 
-/// The ranks and failures of the first job, in which all ranks fail at last; the rounds that it commits; the ranks and
-/// failures of the second job.
+/// The example; the ranks and failures of the first job, in which all ranks fail at last; the rounds that it stores; the
+/// ranks and failures of the second job. A failure of restart.c is before the round with that number from 0, one of
+/// restart_rounds.c at the start of the round with that number from 1.
 const RESTARTS: &str = "
- quick | 4 | 0@2 1@2 2@2 3@2 | 2 | 3 |
- all   | 4 | 2@1 0@3 1@3 3@3 | 3 | 4 | 1@3
- all   | 3 | 0@0 1@0 2@0     |   | 4 |
- all   | 1 | 0@1             | 1 | 1 |
- all   | 5 | 4@0 0@1 1@3 2@3 3@3 | 3 | 8 |
+ quick | restart        | 4 | 0@2 1@2 2@2 3@2 | 2 | 3 |
+ all   | restart        | 4 | 2@1 0@3 1@3 3@3 | 3 | 4 | 1@3
+ all   | restart        | 3 | 0@0 1@0 2@0     |   | 4 |
+ all   | restart        | 1 | 0@1             | 1 | 1 |
+ all   | restart        | 5 | 4@0 0@1 1@3 2@3 3@3 | 3 | 8 |
+ quick | restart_rounds | 4 | 0@3 1@3 2@3 3@3 | 2 | 3 |
+ all   | restart_rounds | 4 | 2@2 0@8 1@8 3@8 | 7 | 4 | 1@8
+ all   | restart_rounds | 3 | 0@0 1@0 2@0     |   | 4 |
+ all   | restart_rounds | 1 | 0@2             | 1 | 1 |
+ all   | restart_rounds | 5 | 4@1 0@1 1@5 2@5 3@5 | 4 | 8 | 2@5 3@7
 ";
 
 /// Ends a job with all its processes, and starts another one, which continues the states of the first.
-fn restart([ranks, faults, committed, then, later_faults]: [&str; 5]) -> Result<(), Failed> {
+fn restart(
+    [example, ranks, faults, committed, then, later_faults]: [&str; 6],
+) -> Result<(), Failed> {
     let (folder, other) = (Scratch::new()?, Scratch::new()?);
-    let program = program("c_examples/restart.c")?;
+    let program = program(&format!("c_examples/{example}.c"))?;
     let arguments = |folder: &Scratch| -> Vec<String> {
         let place = folder.path().display().to_string();
         vec![place, "6".into(), "1000".into()]
@@ -256,10 +264,10 @@ fn restart([ranks, faults, committed, then, later_faults]: [&str; 5]) -> Result<
 }
 
 fn restarted(row: &Row) -> Case {
-    let cells = row.cells::<5>();
-    let [ranks, faults, _, then, later_faults] = cells;
+    let cells = row.cells::<6>();
+    let [example, ranks, faults, _, then, later_faults] = cells;
     let name = format!(
-        "example restart on {ranks} ranks, failures {faults:?}, then on {then} ranks, failures {later_faults:?}"
+        "example {example} on {ranks} ranks, failures {faults:?}, then on {then} ranks, failures {later_faults:?}"
     );
     Case::new(row.is_quick, name, move || restart(cells))
 }

@@ -247,6 +247,16 @@ mutants! {
     EarlierStatesRemovedFirst,
     /// A manifest is replaced although another job has replaced it.
     OtherWriterIgnored,
+    /// Rounds that were run are stored although a rank failed before, so that its nodes keep older states.
+    RoundsOfFailedRankStored,
+    /// Rounds count as stored although their commit failed.
+    UnstoredRoundsCounted,
+    /// The initial state of a failed rank is taken from a commit of an earlier call.
+    StatesOfEarlierCallUsed,
+    /// A run that continues with stored states begins without the value that its nodes shared last.
+    SharedValueNotContinued,
+    /// Executors that were excluded during rounds are not excluded while their states are stored.
+    ExclusionsForgottenAtCommit,
     /// New copies of an input that is replaced overwrite the old ones before the commit.
     UpdatedInPlace,
     /// A sort of a protected input compares its blocks with the records that this rank has now.

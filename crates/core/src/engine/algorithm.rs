@@ -206,6 +206,16 @@ pub trait Algorithm {
     /// The number of rounds.
     fn rounds(&self) -> u32;
 
+    /// The number of rounds that earlier jobs have run; for events and injected failures.
+    fn rounds_before(&self) -> u32 {
+        0
+    }
+
+    /// The number of rounds of this job and of all before and after it.
+    fn rounds_in_all(&self) -> u32 {
+        self.rounds()
+    }
+
     /// The communication of a round.
     fn step(&self, round: u32) -> Step;
 

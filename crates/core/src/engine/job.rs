@@ -40,12 +40,20 @@ pub struct Job<'a, 'e> {
 pub struct Finished {
     /// The final blocks of the nodes that this rank executes.
     pub blocks: BTreeMap<Node, Block>,
-    /// The decision of the last round for node 0; if its scope is the whole cube, for all nodes.
-    pub decision: Slice,
+    /// The decisions that held in the last round.
+    pub decisions: Decisions,
     /// The redundancy, if the job keeps it.
     pub retained: Option<RetainedResult>,
     /// The membership at the end of the job, with which all blocks are on the executors of their nodes.
     pub membership: Membership,
+}
+
+impl Finished {
+    /// The decision of the last round for node 0; if its scope is the whole cube, for all nodes.
+    pub fn decision(&self) -> Slice {
+        let decision = self.decisions.of(Node(0)).cloned();
+        decision.unwrap_or_else(|| Buffer::default().into())
+    }
 }
 
 /// The point from which a job continues.
@@ -273,32 +281,30 @@ impl<'a, 'e> Job<'a, 'e> {
             }
             return Err(error);
         }
-        let last = self
-            .progress
-            .log
-            .last()
-            .and_then(|last| last.of(Node(0)).cloned());
         Ok(Finished {
             blocks: self.progress.blocks.clone(),
-            decision: last.unwrap_or_else(|| Buffer::default().into()),
+            decisions: self.progress.log.last().cloned().unwrap_or_default(),
             membership: self.engine.members.membership().clone(),
             retained: retains.then(|| self.into_retained(is_over)),
         })
     }
 
     fn run_rounds(&mut self) -> Result<()> {
-        self.engine.rounds = self.algorithm.rounds() + 1;
+        let before = self.algorithm.rounds_before();
+        self.engine.rounds = self.algorithm.rounds_in_all() + 1;
         // The policies have not been asked since the last job.
         self.engine.reconsider = true;
         self.regroup()?;
         let mut round = 0;
         while round <= self.algorithm.rounds() {
-            self.engine.round = round;
+            self.engine.round = before + round;
             let flow = match self.transact(round)? {
                 NextStep::Continue => {
                     self.retire(round);
-                    self.engine.stats.rounds += 1;
-                    self.engine.tell(Event::Round);
+                    if round > 0 || before == 0 {
+                        self.engine.stats.rounds += 1;
+                        self.engine.tell(Event::Round);
+                    }
                     if round < self.algorithm.rounds() {
                         self.regroup()?
                     } else {

@@ -35,6 +35,7 @@ pub mod wire_formats;
 
 pub use algorithm::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 pub use commit::{Engine, EngineContext, Verdict, agreed_error};
+pub use decision::Decisions;
 pub use exchange::{ControlMessage, Delivery, ENCLOSED_PART, Transfer};
 pub use gather::{Gathered, MadeAtOnce, TRAILER, finish_gathered};
 pub use handshake::{Handshake, handshake, reported_by_all, sum};
@@ -42,7 +43,7 @@ pub use inputs::{InputHash, InputHasher, Source};
 pub use integrity::{Accusation, Checks};
 pub use job::{Finished, JobParts, run_job};
 pub use policy::{Load, Placement, PlacementPolicy};
-pub use redundancy::checkpoints::Checkpoints;
+pub use redundancy::checkpoints::{Checkpoints, CommittedStates};
 pub use redundancy::retained::{FinishedRounds, HeldInputs, LoadOnly, RetainedResult};
 pub use redundancy::update::{repair_inputs, update_inputs};
 pub use stats::{Phase, Stats};

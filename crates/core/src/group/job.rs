@@ -112,9 +112,12 @@ impl<T: Transport> Group<T> {
         setup: JobSetup<'_>,
         algorithm: &dyn Algorithm,
     ) -> Result<Finished> {
-        self.run_with(start, setup, algorithm.rounds(), |engine, parts, lost| {
-            run_job(engine, algorithm, parts, lost)
-        })
+        self.run_with(
+            start,
+            setup,
+            algorithm.rounds_in_all(),
+            |engine, parts, lost| run_job(engine, algorithm, parts, lost),
+        )
     }
 
     /// Replaces protected inputs by those of the set-up. Collective.

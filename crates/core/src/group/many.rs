@@ -291,7 +291,7 @@ impl<T: Transport> Group<T> {
         (layouts, orders, table): (Vec<Layout>, Vec<usize>, ArrayTable),
     ) -> Result<Vec<Sorted>> {
         let nodes = self.members.cube().len();
-        let places = ArrayPlaces::read(&finished.decision, &table, nodes)?;
+        let places = ArrayPlaces::read(&finished.decision(), &table, nodes)?;
         #[expect(
             clippy::arc_with_non_send_sync,
             reason = "a C program may release the results of one job on several threads"

@@ -16,7 +16,8 @@
 //! | [`columns`], `aggregate`, `select` | keys and values, argsort and positions; groups of equal keys; records at given positions |
 //! | [`external`] | sorts of more data than memory |
 //! | `rounds`, [`tree`], `gather` | user-defined algorithms, tree collectives, results at one rank |
-//! | `states`, [`verify`] | states of the caller's own loop; verification of results |
+//! | `states`, `stored_rounds` | states of the caller's own loop; user-defined algorithms that store theirs there |
+//! | [`verify`] | verification of results |
 //! | [`monitor`] | placement by speed |
 //!
 //! Must never: name MPI or C, look at a clock or at the system, or leave a rank out of an agreement because its
@@ -41,6 +42,7 @@ mod select;
 pub mod services;
 pub mod sort;
 mod states;
+mod stored_rounds;
 pub mod tree;
 pub mod verify;
 

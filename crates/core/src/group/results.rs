@@ -134,6 +134,9 @@ impl<T: Transport> Group<T> {
         self.call_with_limit(|group| {
             let result = group.agree_on_result(result, |states| &states.safety)?;
             let algorithm = result.algorithm();
+            if let Some(version_id) = result.stored {
+                return group.recover_stored(result, version_id);
+            }
             let recovered = group.restore(&mut result.safety, &algorithm, 1);
             result.relist();
             recovered
@@ -210,7 +213,7 @@ impl<T: Transport> Group<T> {
 }
 
 /// `Status::DataLost` if a rank has failed since a result without redundancy was made.
-fn none_failed(engine: &Engine<'_>, absent: &RankSet, lost: &mut RankSet) -> Result<()> {
+pub(super) fn none_failed(engine: &Engine<'_>, absent: &RankSet, lost: &mut RankSet) -> Result<()> {
     let members = engine.members();
     let failed = members
         .faulty()

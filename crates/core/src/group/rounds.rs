@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use super::config::{hash_of, unequal};
 use super::job::{JobSetup, JobStart};
 use super::results::Safety;
+use super::stored_rounds::StoredRun;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
 use crate::engine::{Algorithm, FinishedRounds};
 use crate::members::{Members, Rank};
 use crate::rounds::purity::PurityCheck;
 use crate::rounds::{Hypercube, Rounds, state_of};
+use crate::store::VersionId;
 use crate::transport::{Comparison, Transport};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Result, caught};
+use ftsort_kernels::error::{Error, Result, Status, caught};
 use ftsort_kernels::memory::MemoryBudget;
 
 /// A rank's arguments for [`Group::run_rounds`].
@@ -27,6 +29,9 @@ pub struct RoundsInput<'a> {
     pub state: &'a [u8],
     /// A hash of further properties that must be the same on all ranks.
     pub caller_fingerprint: u64,
+    /// The states are stored under the name of the group's states after so many rounds, and the run continues with the
+    /// states that were stored; 0: neither.
+    pub store_every: u32,
 }
 
 impl RoundsInput<'_> {
@@ -37,6 +42,7 @@ impl RoundsInput<'_> {
         Buffer::copy_of(self.state)
     }
 
+    /// A hash of the properties by which runs that continue each other are the same.
     fn fingerprint(&self, dimension: u32) -> u64 {
         let limits = (self.rounds.share_limit(), self.rounds.inits_all());
         hash_of((self.rounds.plan(dimension), limits, self.caller_fingerprint))
@@ -49,6 +55,8 @@ pub struct FinalStates {
     states: Vec<(Node, Slice)>,
     rounds: u32,
     pub(super) safety: Safety,
+    /// The version of the group's states that has them, if they are stored there.
+    pub(super) stored: Option<VersionId>,
     /// States that other ranks list since a recovery. Pointers to them stay valid.
     _moved: Vec<Slice>,
 }
@@ -86,13 +94,27 @@ impl FinalStates {
         }
     }
 
+    /// States that the group has stored.
+    pub(super) fn of_stored(rounds: u32, safety: Safety, stored: VersionId) -> FinalStates {
+        FinalStates {
+            states: Vec::new(),
+            rounds,
+            safety,
+            stored: Some(stored),
+            _moved: Vec::new(),
+        }
+    }
+
     fn list(&mut self, blocks: &BTreeMap<Node, Block>) {
         let listed = blocks.iter().map(|(node, block)| (*node, state_of(block)));
-        let before = std::mem::replace(&mut self.states, listed.collect());
-        let moved = before
-            .into_iter()
-            .filter(|(node, _)| !blocks.contains_key(node));
-        self._moved.extend(moved.map(|(_, state)| state));
+        self.list_states(listed.collect());
+    }
+
+    /// Lists these states, in ascending order of node. Pointers to those that were listed stay valid.
+    pub(super) fn list_states(&mut self, states: Vec<(Node, Slice)>) {
+        let before = std::mem::replace(&mut self.states, states);
+        self._moved
+            .extend(before.into_iter().map(|(_, state)| state));
     }
 
     /// Lists the states that the redundancy has for this rank now.
@@ -130,6 +152,7 @@ impl<T: Transport> Group<T> {
             rounds,
             state,
             caller_fingerprint: 0,
+            store_every: 0,
         }))
     }
 
@@ -151,6 +174,13 @@ impl<T: Transport> Group<T> {
         let dimension = self.members.cube().dimension();
         let provided = provided(&self.members);
         let prepared = input.and_then(|input| {
+            if input.store_every > 0 && !self.states.has_name() {
+                let text = format!(
+                    "rounds.store_every is {}, but the stored states have no name: call ftsort_store_open first",
+                    input.store_every
+                );
+                return Err(Error::new(Status::State, text));
+            }
             let copy = input.copied()?;
             self.check_spare("the size of state", copy.len())?;
             // An impossible plan is refused before anything is done.
@@ -159,7 +189,8 @@ impl<T: Transport> Group<T> {
         });
         let ((input, copy), _) = self.on_engine(|engine| {
             let (input, copy) = engine.all_or_none(prepared)?;
-            let equal = engine.all_equal_in(input.fingerprint(dimension), FINGERPRINT_BITS)?;
+            let same = hash_of((input.fingerprint(dimension), input.store_every));
+            let equal = engine.all_equal_in(same, FINGERPRINT_BITS)?;
             if equal {
                 Ok((input, copy))
             } else {
@@ -174,8 +205,21 @@ impl<T: Transport> Group<T> {
         } else {
             input.rounds
         };
-        let algorithm = Hypercube::new(rounds, dimension, provided)?;
         self.last_run = Some(LastRun::Rounds);
+        let algorithm = Hypercube::new(rounds, dimension, provided.clone())?;
+        if input.store_every > 0 && algorithm.rounds() > 0 {
+            let run = StoredRun {
+                rounds,
+                rounds_in_all: algorithm.rounds(),
+                fingerprint: input.fingerprint(dimension),
+                every: input.store_every,
+                state: copy.into(),
+                provided,
+                key: key.as_ref(),
+                call: seed,
+            };
+            return self.run_stored_rounds(&start, &run);
+        }
         let setup = JobSetup {
             input: copy.into(),
             key: key.as_ref(),
@@ -197,6 +241,7 @@ impl<T: Transport> Group<T> {
                 (finished.retained, finished.membership),
                 None,
             ),
+            stored: None,
             _moved: Vec::new(),
         };
         if algorithm.rounds() > 0 {

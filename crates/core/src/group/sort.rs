@@ -356,7 +356,7 @@ impl<T: Transport> Group<T> {
         let mut sorted = Sorted {
             blocks: Vec::new(),
             layout,
-            total: total_records(&finished.decision),
+            total: total_records(&finished.decision()),
             method,
             dense: self.config.dense,
             own: self.members.working_node(),

@@ -2,6 +2,8 @@
 //!
 //! Must never: change the bytes that a user's function returns.
 
+use std::ops::Range;
+
 use super::{Round, Rounds, Task};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
@@ -15,6 +17,8 @@ pub struct Hypercube<'a> {
     rounds: &'a dyn Rounds,
     dimension: u32,
     plan: Vec<Round>,
+    /// The rounds that are run, as positions in the plan.
+    part: Range<usize>,
     /// The nodes with a home rank that provides a state.
     provided: NodeSet,
 }
@@ -36,14 +40,24 @@ impl<'a> Hypercube<'a> {
         Ok(Hypercube {
             rounds,
             dimension,
+            part: 0..plan.len(),
             plan,
             provided,
         })
     }
 
+    /// Restricts it to the rounds after the first `part.start`, up to round `part.end`. The states before them are
+    /// the first states of the algorithm.
+    pub fn restricted(self, part: Range<u32>) -> Hypercube<'a> {
+        Hypercube {
+            part: part.start as usize..part.end as usize,
+            ..self
+        }
+    }
+
     /// Returns a node's final state, from its last block.
     pub fn finished(&self, node: Node, block: &Block) -> Result<Slice> {
-        if self.plan.is_empty() {
+        if self.part.is_empty() {
             self.state(1, node, block)
         } else {
             Ok(state_of(block))
@@ -70,8 +84,8 @@ impl<'a> Hypercube<'a> {
         Task {
             node,
             nodes: 1 << self.dimension,
-            round,
-            rounds: self.plan.len() as u32,
+            round: self.rounds_before() + round,
+            rounds: self.rounds_in_all(),
             dimension: self.entry(round).dimension,
             state,
             shared,
@@ -80,7 +94,7 @@ impl<'a> Hypercube<'a> {
     }
 
     fn entry(&self, round: u32) -> Round {
-        self.plan[round as usize - 1]
+        self.plan[self.part.start + round as usize - 1]
     }
 
     fn within_limit(&self, name: &str, task: &Task<'_>, bytes: &Slice) -> Result<Vec<u8>> {
@@ -140,6 +154,14 @@ fn block_of(node: Node, state: Slice) -> Block {
 
 impl Algorithm for Hypercube<'_> {
     fn rounds(&self) -> u32 {
+        self.part.len() as u32
+    }
+
+    fn rounds_before(&self) -> u32 {
+        self.part.start as u32
+    }
+
+    fn rounds_in_all(&self) -> u32 {
         self.plan.len() as u32
     }
 

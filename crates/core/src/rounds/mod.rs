@@ -10,17 +10,20 @@
 //! | file | content |
 //! |---|---|
 //! | `hypercube` | the adapter to the engine |
+//! | `continued` | the algorithm from a round on, with the states that were stored before it |
 //! | [`purity`] | runs each function twice to find functions that are not pure |
 //! | [`sequential`] | runs all nodes in one process, without engine and messages: the reference |
 //!
 //! Must never: depend on failures, except through the subcube that is passed to `propose` and `decide`.
 
+mod continued;
 mod hypercube;
 pub mod purity;
 pub mod sequential;
 #[cfg(test)]
 mod tests;
 
+pub use continued::{Continued, Note};
 pub use hypercube::Hypercube;
 pub(crate) use hypercube::state_of;
 

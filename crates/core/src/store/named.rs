@@ -191,9 +191,9 @@ impl NamedStates {
         Err(Error::new(Status::Store, text))
     }
 
-    /// The states of a manifest.
-    pub fn states_of(&self, manifest: &StatesManifest) -> Directory {
-        Directory::of_series(self.files.another(), manifest.series, self.me)
+    /// The states in these files.
+    pub fn states_of(&self, series: Series) -> Directory {
+        Directory::of_series(self.files.another(), series, self.me)
     }
 
     /// Removes the files that ended jobs have left.

@@ -471,6 +471,7 @@ fn recovered<'i>(
     source: &dyn Fn(Option<Rank>) -> InputSource<'i>,
     finished: Finished,
 ) -> Result<(BTreeMap<Node, Block>, Slice)> {
+    let decision = finished.decision();
     let mut blocks = finished.blocks;
     if let Some(mut retained) = finished.retained {
         context.engine.readmit_all();
@@ -483,7 +484,7 @@ fn recovered<'i>(
     } else if trial.recoveries > 0 {
         none_failed(context)?;
     }
-    Ok((blocks, finished.decision))
+    Ok((blocks, decision))
 }
 
 /// `Status::DataLost` if a rank has failed since a result without redundancy was made.

@@ -31,7 +31,7 @@ impl Clocks for UnevenClocks {
 }
 
 /// Starts a monitor in the foreground that finds rank 2 slow at its first test.
-fn start_monitor(group: &mut SimGroup<'_>) -> Result<()> {
+pub fn start_monitor(group: &mut SimGroup<'_>) -> Result<()> {
     let config = MonitorConfig {
         options: MonitorOptions {
             interval: 1e-9,

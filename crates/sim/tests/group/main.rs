@@ -17,6 +17,7 @@ mod redundancy;
 mod refusals;
 mod spares;
 mod states;
+mod stored_rounds;
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -21,20 +21,40 @@ const UNFINISHED: u8 = 99;
 
 /// The files that jobs leave to each other, and their progress.
 #[derive(Clone, Default)]
-struct World {
-    files: SharedFiles,
+pub struct World {
+    pub files: SharedFiles,
     /// The number of jobs so far.
     jobs: Rc<Cell<u64>>,
     /// The last round of which a rank knows that it is committed.
-    committed: Rc<Cell<u8>>,
+    committed: Rc<Cell<u32>>,
     /// The memory of all ranks together.
-    budget: MemoryBudget,
+    pub budget: MemoryBudget,
+    /// Failures that are injected in jobs.
+    failures: Plan,
 }
 
 /// The first round of a job, and whether it found states; None: the rank failed.
 type Starts = Vec<Option<Result<(u8, bool)>>>;
 
 impl World {
+    /// A world with failures that are injected in its jobs.
+    pub fn failing(plan: &str) -> World {
+        World {
+            failures: Plan::parse(plan).expect("a failure schedule"),
+            ..World::default()
+        }
+    }
+
+    /// The last round of which a rank knows that it is committed.
+    pub fn committed(&self) -> u32 {
+        self.committed.get()
+    }
+
+    /// Notes that the states after a round are committed.
+    pub fn note_committed(&self, round: u32) {
+        self.committed.set(self.committed.get().max(round));
+    }
+
     fn config(&self, handle: &RankHandle) -> GroupConfig {
         let (files, handle) = (Rc::clone(&self.files), handle.clone());
         let open = move || -> Box<dyn Files> {
@@ -43,12 +63,13 @@ impl World {
         };
         GroupConfig {
             store: StoreChoice::Directory(Rc::new(open)),
+            failures: self.failures.clone(),
             ..GroupConfig::default()
         }
     }
 
     /// Runs one job. An error if it hangs.
-    fn job<R: 'static>(
+    pub fn job<R: 'static>(
         &self,
         ranks: usize,
         run: (u64, &[Failure]),
@@ -73,13 +94,13 @@ impl World {
         ranks: usize,
         run: (u64, &[Failure]),
     ) -> std::result::Result<usize, String> {
-        let before = self.committed.get();
+        let before = self.committed();
         let starts: Starts = self.job(ranks, run, continue_loop)?;
         let starts: Vec<_> = starts.into_iter().flatten().collect();
         for start in &starts {
             match start {
                 Err(error) => return Err(error.to_string()),
-                Ok((first, found)) if *first < before || *first > before + 1 => {
+                Ok((first, found)) if !(before..=before + 1).contains(&u32::from(*first)) => {
                     let found = if *found { "found" } else { "no" };
                     return Err(format!("{found} states, round {first} after {before}"));
                 }
@@ -89,7 +110,7 @@ impl World {
         Ok(starts.len())
     }
 
-    fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         self.files.borrow().names()
     }
 }
@@ -123,7 +144,7 @@ fn put(group: &mut SimGroup<'_>, round: u8) -> Result<()> {
 fn continue_loop(_: Rank, group: &mut SimGroup<'_>, world: &World) -> Result<(u8, bool)> {
     let found = group.open_states("loop")?;
     let first = round_of(group)?;
-    world.committed.set(world.committed.get().max(first));
+    world.note_committed(first.into());
     let mut round = first;
     let mut holds_up = true;
     while round < ROUNDS {
@@ -134,7 +155,7 @@ fn continue_loop(_: Rank, group: &mut SimGroup<'_>, world: &World) -> Result<(u8
         holds_up = !holds_up;
         if committed {
             round += 1;
-            world.committed.set(world.committed.get().max(round));
+            world.note_committed(round.into());
             assert_eq!(round_of(group)?, round);
         }
     }
@@ -160,8 +181,8 @@ fn ended_and_continued(seed: u64, step: u32, spread: u32) -> std::result::Result
         names.filter(|name| !unknown.contains(name)).collect()
     };
     // States with a name stay when the group ends: those of the last commit, and of the one before.
-    if world.committed.get() != ROUNDS || !(5..=9).contains(&left().len()) {
-        return Err(format!("{} rounds, {:?}", world.committed.get(), left()));
+    if world.committed() != u32::from(ROUNDS) || !(5..=9).contains(&left().len()) {
+        return Err(format!("{} rounds, {:?}", world.committed(), left()));
     }
     let cleared: Vec<Option<Result<bool>>> = world.job(RANKS, (seed, &[]), |_, group, _| {
         let found = group.open_states("loop")?;

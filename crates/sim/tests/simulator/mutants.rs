@@ -198,7 +198,7 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 
 /// Mutants of queries, external sorts, and states with a name, which no trial runs; tests/group/queries.rs, external and
 /// named.rs detect them.
-const IN_GROUPS: [Mutant; 13] = [
+const IN_GROUPS: [Mutant; 18] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -212,6 +212,11 @@ const IN_GROUPS: [Mutant; 13] = [
     Mutant::ActionOfFailedRank,
     Mutant::EarlierStatesRemovedFirst,
     Mutant::OtherWriterIgnored,
+    Mutant::RoundsOfFailedRankStored,
+    Mutant::UnstoredRoundsCounted,
+    Mutant::StatesOfEarlierCallUsed,
+    Mutant::SharedValueNotContinued,
+    Mutant::ExclusionsForgottenAtCommit,
 ];
 
 /// Every mutant is detected, with three or four ranks.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::holders::Holdings;
 use super::versions::{Versions, retire_before};
-use crate::block::Block;
+use crate::block::{Block, Run};
 use crate::engine::commit::agreed_error;
 use crate::engine::job::RoundResult;
 use crate::engine::{Engine, Event, Verdict};
@@ -22,9 +22,12 @@ use crate::store::directory::Directory;
 use crate::store::named::{NamedStates, StatesManifest};
 use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::{Node, NodeSet};
-use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Result, Status};
+
+/// The origin of the run with a note, which is no rank.
+const NOTE: Rank = Rank(u32::MAX);
 
 /// The states of a program have no digests, so that no rank is accused.
 static NONE_ACCUSED: BTreeMap<Rank, u32> = BTreeMap::new();
@@ -100,7 +103,8 @@ impl Checkpoints {
             );
             return Err(Error::new(Status::Argument, text));
         }
-        let states = committed.map(|manifest| (named.states_of(manifest), manifest.version_id));
+        let states =
+            committed.map(|manifest| (named.states_of(manifest.series), manifest.version_id));
         if let Some(manifest) = &found {
             named.writer = Some(manifest.series.group);
             named.left.clone_from(&manifest.left);
@@ -214,11 +218,62 @@ impl Checkpoints {
         self.staged.insert(node, Block::input(home, state));
     }
 
+    /// As [`Checkpoints::put`], with a note beside the state. Local.
+    pub fn put_with_note(&mut self, node: Node, state: Slice, note: Slice) {
+        let mut block = Block::input(Rank(node.0), state);
+        block.runs.push(Run {
+            origin: NOTE,
+            start: 0,
+            data: note,
+        });
+        self.staged.insert(node, block);
+    }
+
     /// Returns the committed state of a node that this rank executes; None if there is none. Local.
     pub fn get(&self, node: Node) -> Option<&[u8]> {
         let block = self.blocks.get(&node)?;
         let kept = *block != nothing();
-        kept.then(|| block.runs.first().map_or(&[][..], |run| &run.data))
+        let state = block.runs.first().filter(|run| run.origin != NOTE);
+        kept.then(|| state.map_or(&[][..], |run| &run.data))
+    }
+
+    /// Returns whether the states have a name.
+    pub fn has_name(&self) -> bool {
+        self.named.is_some()
+    }
+
+    /// Returns the committed states of all nodes, for as long as no other version is committed; None if the states
+    /// have no name, so that a rank may not see those of others. Local.
+    pub fn of_all_nodes(&self) -> Option<CommittedStates> {
+        let (named, series) = (self.named.as_ref()?, self.store.series()?);
+        Some(CommittedStates {
+            here: self.blocks.clone(),
+            files: named.states_of(series),
+            version_id: self.version_id,
+        })
+    }
+
+    /// As [`Checkpoints::of_all_nodes`], for a version that was [`Checkpoints::next_version_id`]. Local.
+    pub fn of_attempt(&self, version_id: VersionId) -> Option<CommittedStates> {
+        let committed = self.of_all_nodes()?;
+        Some(CommittedStates {
+            here: BTreeMap::new(),
+            version_id,
+            ..committed
+        })
+    }
+
+    /// The version that a commit makes, if no failure is found before.
+    pub fn next_version_id(&self, engine: &Engine<'_>) -> VersionId {
+        VersionId {
+            version: self.version() + 1,
+            faults: engine.members.faulty().fingerprint(),
+        }
+    }
+
+    /// The committed version.
+    pub fn version_id(&self) -> VersionId {
+        self.version_id
     }
 
     /// The number of commits so far.
@@ -249,6 +304,23 @@ impl Checkpoints {
         sound: Result<()>,
         lost: &mut RankSet,
     ) -> Result<bool> {
+        let number = self.version() + 1;
+        let committed = self.commit_silently(engine, done, sound, lost)?;
+        if committed {
+            engine.round = number;
+            engine.tell(Event::Round);
+        }
+        Ok(committed)
+    }
+
+    /// As [`Checkpoints::commit`], without an event of the commit.
+    pub fn commit_silently(
+        &mut self,
+        engine: &mut Engine<'_>,
+        done: bool,
+        sound: Result<()>,
+        lost: &mut RankSet,
+    ) -> Result<bool> {
         let same_faults = engine.members.faulty().len() == self.begun_without;
         let is_sound = same_faults && self.is_whole(engine);
         if !is_sound && !mutant(Mutant::CallerRoundSpansFailure) {
@@ -257,10 +329,7 @@ impl Checkpoints {
             return Ok(false);
         }
         engine.round = self.version() + 1;
-        let version_id = VersionId {
-            version: self.version() + 1,
-            faults: engine.members.faulty().fingerprint(),
-        };
+        let version_id = self.next_version_id(engine);
         let mut result = RoundResult::new();
         result.complete = done || mutant(Mutant::UnfinishedCheckpointsCommitted);
         result.check(sound);
@@ -282,7 +351,6 @@ impl Checkpoints {
                 self.version_id = version_id;
                 self.blocks = result.blocks;
                 retire_before(&mut *self.store, version_id.version);
-                engine.tell(Event::Round);
                 self.staged.clear();
                 if !self.is_whole(engine) && !mutant(Mutant::StatesNotMovedAfterManifest) {
                     // A rank failed while the manifest was written.
@@ -433,6 +501,31 @@ impl Checkpoints {
             afresh: false,
             strikes: &NONE_ACCUSED,
         }
+    }
+}
+
+/// The states of one version, as this rank can read them.
+pub struct CommittedStates {
+    /// Those that this rank has in its memory.
+    here: BTreeMap<Node, Block>,
+    files: Directory,
+    version_id: VersionId,
+}
+
+impl CommittedStates {
+    /// Returns the state of a node, and its note; None if it was never put, or its file is missing or damaged.
+    pub fn get(&self, node: Node) -> Result<Option<(Slice, Option<Slice>)>> {
+        let block = match self.here.get(&node) {
+            Some(block) => Some(block.clone()),
+            None => self.files.get(self.version_id, node)?,
+        };
+        Ok(block.filter(|block| *block != nothing()).map(|block| {
+            let (notes, state): (Vec<Run>, Vec<Run>) =
+                (block.runs.into_iter()).partition(|run| run.origin == NOTE);
+            let first = |runs: Vec<Run>| runs.into_iter().next().map(|run| run.data);
+            let state = first(state).unwrap_or_else(|| Buffer::default().into());
+            (state, first(notes))
+        }))
     }
 }
 

@@ -1,0 +1,136 @@
+/* restart.c as an algorithm in rounds: ftsort runs the loop, stores the states, and repeats rounds after failures.
+ *
+ * Estimates pi by random points in a square. In each of the first ROUNDS rounds every node of the virtual hypercube
+ * draws POINTS points, and counts those in the circle; in the rounds after these the nodes add up their counts. After
+ * each round the counts are stored under the name "pi" in DIR. Started again after all its processes have ended (a time
+ * limit, a power failure, kill -9), the program continues with the round after the last stored one.
+ *
+ *   ftsort-mpirun -np 4 ./restart_rounds DIR [ROUNDS [POINTS]]
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ftsort_rounds.h"
+#include "ftsort_store.h"
+
+typedef struct {
+  uint64_t rounds; /* that are done */
+  uint64_t inside; /* the points in the circle */
+} state;
+
+/* splitmix64: each round of a node has its own points, on any rank and in any job. */
+static uint64_t next(uint64_t *seed)
+{
+  uint64_t x = *seed += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+static uint64_t points_inside(int node, uint64_t round, uint64_t points)
+{
+  uint64_t seed = (uint64_t)node << 40 ^ round, inside = 0, i;
+  for (i = 0; i < points; i++) {
+    double x = (double)(next(&seed) >> 11) / 9007199254740992.0;
+    double y = (double)(next(&seed) >> 11) / 9007199254740992.0;
+    inside += x * x + y * y < 1;
+  }
+  return inside;
+}
+
+static int begin(void *user, int32_t node, ftsort_buffer *first)
+{
+  static const state start = {0, 0};
+  (void)user, (void)node;
+  return ftsort_buffer_append(first, &start, sizeof start);
+}
+
+/* Draws points, or adds the count of the partner. */
+static int count(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *result)
+{
+  state now = *(const state *)task->state;
+  if (task->dimension == FTSORT_NO_EXCHANGE)
+    now.inside += points_inside(task->node, now.rounds, *(const uint64_t *)user);
+  else if (bytes == sizeof now)
+    now.inside += ((const state *)inbox)->inside;
+  now.rounds = task->round;
+  return ftsort_buffer_append(result, &now, sizeof now);
+}
+
+static void check(ftsort *group, ftsort_status status)
+{
+  if (status == FTSORT_OK) return;
+  fprintf(stderr, "%s\n", ftsort_last_error(group));
+  ftsort_leave(group, 1);
+}
+
+static int is_lowest(ftsort *group)
+{
+  int rank = 0;
+  while (ftsort_is_failed(group, rank)) rank++;
+  return rank == ftsort_rank(group);
+}
+
+/* The number of rounds of the stored states. */
+static unsigned long long stored_rounds(ftsort *group)
+{
+  const void *bytes;
+  int node = 0;
+  while (ftsort_executor(group, node) != ftsort_rank(group)) node++;
+  check(group, ftsort_store_get(group, node, &bytes, NULL));
+  return bytes == NULL ? 0 : (unsigned long long)((const state *)bytes)->rounds;
+}
+
+int main(int argc, char **argv)
+{
+  const size_t rounds = argc > 2 ? (size_t)strtoull(argv[2], NULL, 10) : 100;
+  uint64_t points = argc > 3 ? strtoull(argv[3], NULL, 10) : 1000000;
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort_rounds algorithm = FTSORT_ROUNDS_INIT;
+  ftsort *group;
+  ftsort_result *result;
+  ftsort_round *plan;
+  ftsort_block block;
+  uint32_t dimensions, bit;
+  size_t i;
+  int found;
+
+  if (argc < 2) return 2;
+  ftsort_prepare();
+  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
+  MPI_Init(&argc, &argv);
+  config.store = FTSORT_STORE_DIRECTORY;
+  config.store_directory = argv[1];
+  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  check(group, ftsort_store_open(group, "pi", &found));
+  if (found && is_lowest(group)) printf("continues after round %llu\n", stored_rounds(group));
+  fflush(stdout);
+
+  dimensions = (uint32_t)ftsort_dimension(group);
+  plan = (ftsort_round *)calloc(rounds + dimensions + 1, sizeof *plan);
+  if (plan == NULL) ftsort_leave(group, 1);
+  for (i = 0; i < rounds; i++) plan[i].dimension = FTSORT_NO_EXCHANGE;
+  for (bit = 0; bit < dimensions; bit++) plan[rounds + bit].dimension = bit;
+  algorithm.plan = plan;
+  algorithm.round_count = rounds + dimensions;
+  algorithm.begin = begin;
+  algorithm.begin_all = 1; /* any rank can make the first states, so that none can be lost */
+  algorithm.absorb = count;
+  algorithm.user = &points;
+  algorithm.store_every = 1;
+  check(group, ftsort_rounds_run(group, &algorithm, NULL, 0, &result));
+
+  if (is_lowest(group) && ftsort_result_block(result, 0, &block) == FTSORT_OK && block.count == sizeof(state)) {
+    const unsigned long long all = (unsigned long long)(points * rounds) << dimensions;
+    const unsigned long long inside = (unsigned long long)((const state *)block.data)->inside;
+    printf("pi is about %.6f: %llu of %llu points\n", 4.0 * (double)inside / (double)all, inside, all);
+  }
+  ftsort_result_free(result);
+  check(group, ftsort_store_clear(group)); /* the result is here: the next job begins anew */
+  free(plan);
+  ftsort_leave(group, 0);
+}

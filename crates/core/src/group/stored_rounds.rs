@@ -1,0 +1,362 @@
+//! User-defined algorithms that store their states under the name of the group's states, so that another job can
+//! continue them.
+//!
+//! A run consists of parts of a few rounds. Each part is a job that starts with the stored states of all nodes and keeps
+//! no redundancy of its own: after a failure that takes states along it starts again. At its end its states become the
+//! committed states of the group, together or not at all.
+
+use super::Group;
+use super::job::{JobSetup, JobStart};
+use super::results::{Safety, none_failed};
+use super::rounds::FinalStates;
+use crate::engine::{Checkpoints, Engine, Finished, reported_by_all};
+use crate::group::StepSetup;
+use crate::members::{Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
+use crate::rounds::{Continued, Hypercube, Note, Rounds, bytes};
+use crate::store::VersionId;
+use crate::transport::Transport;
+use crate::vcube::{Node, NodeSet};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// A run that stores its states.
+pub(super) struct StoredRun<'a> {
+    pub rounds: &'a dyn Rounds,
+    pub rounds_in_all: u32,
+    /// The runs with this fingerprint continue each other.
+    pub fingerprint: u64,
+    /// The number of rounds in a part.
+    pub every: u32,
+    /// The initial state of this rank's node.
+    pub state: Slice,
+    /// The nodes with a home rank that provides a state.
+    pub provided: NodeSet,
+    pub key: Option<&'a DigestKey>,
+    /// The same number on all ranks, and for no other call of the group.
+    pub call: u64,
+}
+
+impl StoredRun<'_> {
+    fn note(&self, round: u32, shared: Vec<u8>) -> Result<Slice> {
+        let note = Note {
+            fingerprint: self.fingerprint,
+            call: self.call,
+            round,
+            shared,
+        };
+        bytes(&note.encode())
+    }
+
+    /// Whether a note is of the initial states of this call.
+    fn is_initial(&self, note: Option<&Slice>) -> bool {
+        let note = note.and_then(|note| Note::decode(note));
+        note.is_some_and(|note| {
+            let is_same = note.call == self.call || mutant(Mutant::StatesOfEarlierCallUsed);
+            is_same && note.fingerprint == self.fingerprint && note.round == 0
+        })
+    }
+}
+
+impl<T: Transport> Group<T> {
+    /// Runs the rounds that follow the stored states, or all of them if none are stored. Collective.
+    pub(super) fn run_stored_rounds(
+        &mut self,
+        start: &JobStart,
+        run: &StoredRun<'_>,
+    ) -> Result<FinalStates> {
+        let found = self.on_stored(|states, engine, lost| {
+            states.begin(engine, lost)?;
+            stored_round(states, engine, run.fingerprint)
+        })?;
+        let mut round = match found {
+            Some(round) => round,
+            None => {
+                if !run.rounds.inits_all() {
+                    self.on_stored(|states, engine, lost| store_first(states, engine, lost, run))?;
+                }
+                0
+            }
+        };
+        while round < run.rounds_in_all {
+            let until = run.rounds_in_all.min(round.saturating_add(run.every));
+            if self.run_part(start, run, round..until)? {
+                round = until;
+            }
+        }
+        self.stats.merge_into_exchange();
+        self.note_total_time(start.time);
+        let safety = Safety::new(
+            (self.id, run.call),
+            &self.members,
+            (None, self.members.membership().clone()),
+            None,
+        );
+        let mut result =
+            FinalStates::of_stored(run.rounds_in_all, safety, self.states.version_id());
+        self.list_stored(&mut result)?;
+        Ok(result)
+    }
+
+    /// Runs some rounds from the stored states, and stores the states after them. Returns whether they are stored;
+    /// otherwise a rank has failed, and the states before stay. Collective.
+    fn run_part(
+        &mut self,
+        start: &JobStart,
+        run: &StoredRun<'_>,
+        part: std::ops::Range<u32>,
+    ) -> Result<bool> {
+        let dimension = self.members.cube().dimension();
+        let states = self.states.of_all_nodes();
+        let stored = |node: Node| -> Result<Option<(Slice, Vec<u8>)>> {
+            let found = match &states {
+                Some(states) => states.get(node)?,
+                None => None,
+            };
+            Ok(found.map(|(state, note)| {
+                let note = note.and_then(|note| Note::decode(&note));
+                (state, note.map_or_else(Vec::new, |note| note.shared))
+            }))
+        };
+        let continued = Continued::new(run.rounds, dimension, part.start, &stored);
+        let algorithm = Hypercube::new(&continued, dimension, run.provided.clone())?;
+        let setup = JobSetup {
+            key: run.key,
+            record_bytes: 1,
+            starts_empty: true,
+            unprotected: true,
+            ..JobSetup::default()
+        };
+        let next = self.begin_next_job(start.time);
+        let finished = self.run_job(next, setup, &algorithm.restricted(part.clone()))?;
+        let has_shared = continued.has_shared(part.end);
+        let committed = self.on_stored(|states, engine, lost| {
+            let is_complete = begin_with(states, engine, lost, &finished)?;
+            if !is_complete && !mutant(Mutant::RoundsOfFailedRankStored) {
+                return Ok(false);
+            }
+            let mut put = Ok(());
+            for (node, block) in &finished.blocks {
+                let shared = finished.decisions.of(*node).filter(|_| has_shared);
+                let shared = continued.last_shared(*node, shared.map(|shared| &shared[..]));
+                match shared.and_then(|shared| run.note(part.end, shared)) {
+                    Ok(note) => {
+                        states.put_with_note(*node, crate::rounds::state_of(block), note);
+                    }
+                    Err(error) => put = Err(error),
+                }
+            }
+            states.commit_silently(engine, true, put, lost)
+        });
+        self.members.readmit_all();
+        Ok(committed? || mutant(Mutant::UnstoredRoundsCounted))
+    }
+
+    /// Lists the stored states of the nodes that this rank executes, after they have moved to their executors.
+    /// Collective.
+    fn list_stored(&mut self, result: &mut FinalStates) -> Result<()> {
+        let moved = self.on_stored(|states, engine, lost| states.begin(engine, lost));
+        let nodes = self.members.my_nodes().into_iter();
+        let states = self.states.of_all_nodes();
+        let states = nodes.filter_map(|node| {
+            let (state, _) = states.as_ref()?.get(node).transpose()?.ok()?;
+            Some((node, state))
+        });
+        result.list_states(states.collect());
+        moved
+    }
+
+    /// Recovers a result that is stored in the states of the group. Collective.
+    pub(super) fn recover_stored(
+        &mut self,
+        result: &mut FinalStates,
+        version_id: VersionId,
+    ) -> Result<()> {
+        if self.states.version_id() == version_id {
+            return self.keeping_stats(|group| group.list_stored(result));
+        }
+        let absent = &result.safety.absent;
+        self.keeping_stats(|group| {
+            group.engage(StepSetup::default(), |engine, beside| {
+                none_failed(engine, absent, beside.lost)
+            })
+        })
+    }
+
+    /// Runs a collective step of the present job on the states of the group.
+    fn on_stored<R>(
+        &mut self,
+        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
+    ) -> Result<R> {
+        self.engage(StepSetup::default(), |engine, beside| {
+            work(beside.states, engine, beside.lost)
+        })
+    }
+}
+
+/// Begins a round of the stored states with the executors of a finished job. Returns whether its blocks are still on
+/// the executors of their nodes. Collective.
+fn begin_with(
+    states: &mut Checkpoints,
+    engine: &mut Engine<'_>,
+    lost: &mut RankSet,
+    finished: &Finished,
+) -> Result<bool> {
+    if !mutant(Mutant::ExclusionsForgottenAtCommit) {
+        engine.members.exclude_as(&finished.membership);
+    }
+    states.begin(engine, lost)?;
+    Ok(*engine.members().membership() == finished.membership)
+}
+
+/// Returns the number of rounds before the stored states; None if there are none. Collective.
+///
+/// # Errors
+/// `Status::Argument` where they are not states of this algorithm; `Status::DataLost` where some are lost.
+fn stored_round(
+    states: &Checkpoints,
+    engine: &mut Engine<'_>,
+    fingerprint: u64,
+) -> Result<Option<u32>> {
+    if states.version_id() == VersionId::INPUT {
+        return Ok(None);
+    }
+    let mut mine = Found::default();
+    let mut read = None;
+    let stored = states.of_all_nodes();
+    for node in engine.members().my_nodes() {
+        match stored.as_ref().map(|stored| stored.get(node)) {
+            None | Some(Ok(None)) => mine.is_missing = true,
+            Some(Ok(Some((_, note)))) => {
+                mine.add(note.and_then(|note| Note::decode(&note)), fingerprint)
+            }
+            Some(Err(error)) => read = Some(error),
+        }
+    }
+    let reports = reported_by_all(engine, mine.encode(), read)?;
+    let found = reports
+        .iter()
+        .fold(Found::default(), |found, (_, report)| found.with(report));
+    if found.is_foreign {
+        let text = "the stored states are not states of these rounds: call ftsort_store_clear to begin anew, or open \
+                    another name";
+        return Err(Error::new(Status::Argument, text));
+    }
+    if found.is_missing && found.round != Some(0) {
+        let text = "stored states of these rounds are lost: call ftsort_store_clear to begin anew";
+        return Err(Error::new(Status::DataLost, text));
+    }
+    Ok(found.round)
+}
+
+/// The stored states of some nodes.
+#[derive(Default)]
+struct Found {
+    /// There is a state that is not of this algorithm.
+    is_foreign: bool,
+    /// A node has no state.
+    is_missing: bool,
+    /// The number of rounds before the states.
+    round: Option<u32>,
+}
+
+impl Found {
+    fn add(&mut self, note: Option<Note>, fingerprint: u64) {
+        match note.filter(|note| note.fingerprint == fingerprint) {
+            Some(note) => self.round = Some(note.round),
+            None => self.is_foreign = true,
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let flags = [self.is_foreign, self.is_missing, self.round.is_some()];
+        let round = self.round.unwrap_or(0).to_le_bytes();
+        flags.map(u8::from).into_iter().chain(round).collect()
+    }
+
+    fn with(self, report: &[u8]) -> Found {
+        let [foreign, missing, has_round, round @ ..] = report else {
+            return self;
+        };
+        let round = round.try_into().ok().map(u32::from_le_bytes);
+        Found {
+            is_foreign: self.is_foreign || *foreign != 0,
+            is_missing: self.is_missing || *missing != 0,
+            round: self.round.or(round.filter(|_| *has_round != 0)),
+        }
+    }
+}
+
+/// Stores the initial states that the ranks provide. The state of a rank that fails meanwhile is stored if its file was
+/// complete. Collective.
+///
+/// # Errors
+/// `Status::DataLost` if a rank failed before; `lost` receives it.
+fn store_first(
+    states: &mut Checkpoints,
+    engine: &mut Engine<'_>,
+    lost: &mut RankSet,
+    run: &StoredRun<'_>,
+) -> Result<()> {
+    let me = engine.members().me();
+    let ranks = engine.members().ranks();
+    let mut attempts: Vec<VersionId> = Vec::new();
+    loop {
+        // A rank may store its state and fail while the others find failures before.
+        attempts.push(states.next_version_id(engine));
+        let mut missing = RankSet::new(ranks);
+        let mut read = Ok(());
+        for node in engine.members().my_nodes() {
+            if !run.provided.contains(node) {
+                continue;
+            }
+            let state = match node == me.home() {
+                true => Ok(Some(run.state.clone())),
+                false => of_attempts(states, &attempts, node, run),
+            };
+            let note = run.note(0, Vec::new());
+            match state.and_then(|state| Ok((state, note?))) {
+                Ok((Some(state), note)) => states.put_with_note(node, state, note),
+                Ok((None, _)) => drop(missing.insert(Rank(node.0))),
+                Err(error) => read = Err(error),
+            }
+        }
+        let reports = reported_by_all(engine, missing.to_bytes(), None)?;
+        for (_, report) in &reports {
+            missing.extend(&RankSet::from_bytes(ranks, report));
+        }
+        if !missing.is_empty() {
+            let names: Vec<String> = missing.iter().map(|rank| rank.to_string()).collect();
+            let text = format!(
+                "rank {} failed before its initial state was stored",
+                names.join(", ")
+            );
+            *lost = missing;
+            return Err(Error::new(Status::DataLost, text));
+        }
+        if states.commit_silently(engine, true, read, lost)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns the initial state of a node that a rank has stored in a commit that failed.
+fn of_attempts(
+    states: &Checkpoints,
+    attempts: &[VersionId],
+    node: Node,
+    run: &StoredRun<'_>,
+) -> Result<Option<Slice>> {
+    for version_id in attempts.iter().rev() {
+        let Some(attempt) = states.of_attempt(*version_id) else {
+            continue;
+        };
+        if let Some((state, note)) = attempt.get(node)?
+            && run.is_initial(note.as_ref())
+        {
+            return Ok(Some(state));
+        }
+    }
+    Ok(None)
+}

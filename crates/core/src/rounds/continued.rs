@@ -1,0 +1,181 @@
+//! An algorithm that continues with states which were stored after one of its rounds.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::{Round, Rounds, Task};
+use crate::mutants::{Mutant, mutant};
+use crate::vcube::Node;
+use crate::wire::{Reader, Writer};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// The note that is stored beside the state of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The fingerprint of the algorithm.
+    pub fingerprint: u64,
+    /// The number of the call that stored it.
+    pub call: u64,
+    /// The number of rounds before the state.
+    pub round: u32,
+    /// The value that the node shared last.
+    pub shared: Vec<u8>,
+}
+
+impl Note {
+    /// The note as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.u64(self.fingerprint).u64(self.call).u32(self.round);
+        out.bytes(&self.shared).finish()
+    }
+
+    /// Decodes the result of [`Note::encode`].
+    pub fn decode(bytes: &[u8]) -> Option<Note> {
+        let mut fields = Reader::new(bytes);
+        Some(Note {
+            fingerprint: fields.u64()?,
+            call: fields.u64()?,
+            round: fields.u32()?,
+            shared: fields.rest().to_vec(),
+        })
+    }
+}
+
+/// The state of a node that was stored, and the value that the node shared last; None: there is none.
+type Stored<'a> = dyn Fn(Node) -> Result<Option<(Slice, Vec<u8>)>> + 'a;
+
+/// An algorithm that continues with stored states. Its rounds are those of the whole algorithm, of which the engine
+/// runs a part.
+pub struct Continued<'a> {
+    rounds: &'a dyn Rounds,
+    plan: Vec<Round>,
+    /// The number of rounds before the states.
+    round: u32,
+    stored: &'a Stored<'a>,
+    /// The values of nodes that were asked for.
+    shared: RefCell<BTreeMap<Node, Vec<u8>>>,
+}
+
+impl<'a> Continued<'a> {
+    /// The algorithm on a cube of this dimension, from the states after `round` on.
+    pub fn new(
+        rounds: &'a dyn Rounds,
+        dimension: u32,
+        round: u32,
+        stored: &'a Stored<'a>,
+    ) -> Continued<'a> {
+        Continued {
+            rounds,
+            plan: rounds.plan(dimension),
+            round,
+            stored,
+            shared: RefCell::default(),
+        }
+    }
+
+    fn stored(&self, node: Node) -> Result<Option<Slice>> {
+        Ok((self.stored)(node)?.map(|(state, shared)| {
+            self.shared.borrow_mut().insert(node, shared);
+            state
+        }))
+    }
+
+    /// Returns the value that a node shared last. `given`: the value since the states, if one was shared.
+    pub fn last_shared(&self, node: Node, given: Option<&[u8]>) -> Result<Vec<u8>> {
+        if given.is_none() && !self.shared.borrow().contains_key(&node) {
+            self.stored(node)?;
+        }
+        let before = self.shared.borrow();
+        let before = before.get(&node).map_or(&[][..], |value| value);
+        Ok(given.unwrap_or(before).to_vec())
+    }
+
+    /// Whether the nodes have shared a value since the states, in rounds up to this one.
+    pub fn has_shared(&self, until: u32) -> bool {
+        let since = self.plan.get(self.round as usize..until as usize);
+        let is_shared = since.is_none_or(|since| since.iter().any(|round| round.share.is_some()));
+        is_shared || self.round == 0 || mutant(Mutant::SharedValueNotContinued)
+    }
+
+    /// Calls a function with a task that has the value shared last, of rounds up to `until`.
+    fn with_shared<R>(
+        &self,
+        task: &Task<'_>,
+        until: u32,
+        function: impl FnOnce(&Task<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let given = self.has_shared(until).then_some(task.shared);
+        let shared = self.last_shared(task.node, given)?;
+        function(&Task {
+            shared: &shared,
+            ..*task
+        })
+    }
+}
+
+impl Rounds for Continued<'_> {
+    fn plan(&self, _dimension: u32) -> Vec<Round> {
+        self.plan.clone()
+    }
+
+    fn init(&self, node: Node) -> Result<Slice> {
+        match self.stored(node)? {
+            Some(state) => Ok(state),
+            None if self.round == 0 => self.rounds.init(node),
+            None => {
+                let text = format!(
+                    "the stored state of node {node} after round {} is missing or damaged",
+                    self.round
+                );
+                Err(Error::new(Status::Store, text))
+            }
+        }
+    }
+
+    fn inits_all(&self) -> bool {
+        true
+    }
+
+    fn propose(&self, task: &Task<'_>) -> Result<Slice> {
+        self.with_shared(task, task.round - 1, |task| self.rounds.propose(task))
+    }
+
+    fn decide(&self, task: &Task<'_>, proposals: &[(Node, Slice)]) -> Result<Slice> {
+        self.with_shared(task, task.round - 1, |task| {
+            self.rounds.decide(task, proposals)
+        })
+    }
+
+    fn share_limit(&self) -> usize {
+        self.rounds.share_limit()
+    }
+
+    fn emit(&self, task: &Task<'_>) -> Result<Slice> {
+        self.with_shared(task, task.round, |task| self.rounds.emit(task))
+    }
+
+    fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
+        self.with_shared(task, task.round, |task| self.rounds.absorb(task, inbox))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn notes_decode_as_they_were(
+            fingerprint: u64, call: u64, round: u32,
+            shared in prop::collection::vec(any::<u8>(), 0..100),
+            garbage in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let note = Note { fingerprint, call, round, shared };
+            prop_assert_eq!(Note::decode(&note.encode()), Some(note));
+            prop_assert_eq!(Note::decode(&garbage).is_some(), garbage.len() >= 20);
+        }
+    }
+}
