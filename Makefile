@@ -11,7 +11,7 @@ WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" ex
 
 .PHONY: help setup build demo check check-all debian-tools fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
         kills-short kills-medium kills chaos hosts sanitize races coverage mutants models explore fuzz paper reliable-paper injections \
-        tree-paper dgrp-paper slowdown bench header dist deb other-mpis publish-check wheel test-python pictures site site-check clean distclean
+        tree-paper dgrp-paper slowdown bench header dist deb other-mpis slurm publish-check wheel test-python pictures site site-check clean distclean
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
@@ -26,6 +26,7 @@ help:
 	@echo "make dist           a tarball that builds without network (CHECK=1: build it so)"
 	@echo "make deb            packages of Debian (CHECK=1: lintian, and a program that uses them)"
 	@echo "make other-mpis     build and sort with Debian's Open MPI and MPICH"
+	@echo "make slurm          sort in allocations of a Slurm cluster on this machine (root; 3 minutes)"
 	@echo "make wheel          build the wheel of the Python package into target/wheels"
 	@echo "make test-python    test the Python package (3 minutes; WHEEL=1: as installed from the wheel)"
 	@echo "make site           build the documentation site into target/site"
@@ -237,6 +238,10 @@ deb: setup
 
 other-mpis: setup
 	$(RUN) python3 scripts/other_mpis.py
+
+# Installs Debian's packages of Slurm; prints one line where that is not possible.
+slurm: build
+	$(RUN) python3 scripts/slurm.py $(CASES)
 
 wheel: setup
 	$(RUN) python3 scripts/wheel.py

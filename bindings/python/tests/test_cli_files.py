@@ -259,12 +259,12 @@ def test_chaos_has_the_same_victims_for_the_same_seed():
 
 
 def test_the_ranks_are_those_of_the_allocation(tmp_path, monkeypatch):
-    for name in ("SLURM_JOB_ID", "SLURM_NTASKS", "PBS_NODEFILE"):
+    for name in ("SLURM_JOB_ID", "SLURM_TASKS_PER_NODE", "PBS_NODEFILE"):
         monkeypatch.delenv(name, raising=False)
     assert launch.allocation() is None and launch.default_ranks() >= 2
     assert "--hostfile" not in launch.arguments(["program"], 2)
     monkeypatch.setenv("SLURM_JOB_ID", "1")
-    monkeypatch.setenv("SLURM_NTASKS", "12")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "4(x2),3,1")
     assert launch.allocation() == "slurm" and launch.default_ranks() == 12
     monkeypatch.delenv("SLURM_JOB_ID")
     nodes = tmp_path / "nodes"
@@ -272,6 +272,24 @@ def test_the_ranks_are_those_of_the_allocation(tmp_path, monkeypatch):
     monkeypatch.setenv("PBS_NODEFILE", str(nodes))
     line = launch.arguments(["program"], 3)
     assert launch.default_ranks() == 3 and line[line.index("--hostfile") + 1] == str(nodes)
+
+
+def test_daemons_in_a_slurm_allocation_get_the_environment_and_do_not_wait_for_steps(monkeypatch):
+    for name in ("SLURM_JOB_ID", "SLURM_EXPORT_ENV", "SLURM_OVERLAP"):
+        monkeypatch.delenv(name, raising=False)
+    assert "SLURM_OVERLAP" not in launch.environment()
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_EXPORT_ENV", "NONE")
+    values = launch.environment()
+    assert values["SLURM_EXPORT_ENV"] == "ALL" and values["SLURM_OVERLAP"] == "1"
+
+
+def test_the_reason_of_a_retry_is_the_line_of_mpirun_that_says_most():
+    dashes = "-" * 74
+    text = f"{dashes}\nsrun returned non-zero exit status (512) from launching\nthe per-node daemon.\n{dashes}\n "
+    assert run.reason_line(text) == "srun returned non-zero exit status (512) from launching"
+    assert run.reason_line("first\nsome failure of MPI\n") == "some failure of MPI"
+    assert run.reason_line("") == run.reason_line(" \n") == "MPI failed"
 
 
 def test_mpirun_gets_the_settings_for_fault_tolerance(monkeypatch):

@@ -92,6 +92,16 @@ def test_mpirun_and_ranks_have_the_settings():
     assert int(status["SigBlk"], 16) >> (signal.SIGPIPE - 1) & 1
 
 
+def test_daemons_of_slurm_get_the_environment_and_do_not_wait_for_steps(tmp_path):
+    program = tmp_path / "mpirun"
+    program.write_text("#!/bin/sh\nexec env\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    words = (sys.executable, "-m", "ftsort.mpirun")
+    done = start(*words, MPIRUN=str(program), SLURM_JOB_ID="1", SLURM_EXPORT_ENV="NONE")
+    assert "\nSLURM_EXPORT_ENV=ALL\n" in done.stdout and "\nSLURM_OVERLAP=1\n" in done.stdout, done.stderr
+    assert "SLURM_OVERLAP" not in start(*words, MPIRUN=str(program), SLURM_JOB_ID="").stdout
+
+
 def test_another_library(tmp_path):
     code = "import ftsort; ftsort.Group()"
     wrong = tmp_path / "libftsort.so"

@@ -13,7 +13,7 @@ import shutil
 import signal
 import site
 import sys
-from typing import List, NoReturn, Optional, Sequence
+from typing import Dict, List, NoReturn, Optional, Sequence
 
 from ftsort._settings import settings
 
@@ -35,6 +35,15 @@ def command(mpirun: str, arguments: Sequence[str]) -> List[str]:
     return [*words, *arguments]
 
 
+def slurm_variables() -> Dict[str, str]:
+    """Returns the variables of the srun by which mpirun starts its daemons; none outside an allocation of Slurm.
+
+    The daemons need the environment, which sbatch --export withholds, and must not wait for the processors of a step
+    that runs already.
+    """
+    return {"SLURM_EXPORT_ENV": "ALL", "SLURM_OVERLAP": "1"} if os.environ.get("SLURM_JOB_ID") else {}
+
+
 def main(arguments: Optional[Sequence[str]] = None) -> NoReturn:
     """Replaces this process by mpirun."""
     mpirun = find_mpirun()
@@ -46,6 +55,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> NoReturn:
     words = command(mpirun, sys.argv[1:] if arguments is None else arguments)
     for name, value in settings().items():
         os.environ.setdefault(f"OMPI_MCA_{name}", value)
+    os.environ.update(slurm_variables())
     try:
         os.execvp(words[0], words)
     except OSError as error:

@@ -50,15 +50,21 @@ def allocation() -> Optional[str]:
     return "pbs" if os.environ.get("PBS_NODEFILE") else None
 
 
+def slurm_slots(text: str) -> int:
+    """Returns the slots that mpirun takes from SLURM_TASKS_PER_NODE: 5 for "2(x2),1"."""
+    slots = 0
+    for part in text.split(","):
+        tasks, _, hosts = part.rstrip(")").partition("(x")
+        slots += int(tasks) * int(hosts or 1)
+    return max(1, slots)
+
+
 def default_ranks() -> int:
     """Returns the number of ranks: the slots of the allocation, or the processors of this machine."""
     place = allocation()
     try:
         if place == "slurm":
-            tasks = os.environ.get("SLURM_NTASKS")
-            if tasks:
-                return int(tasks)
-            return int(os.environ["SLURM_JOB_NUM_NODES"]) * int(os.environ["SLURM_CPUS_ON_NODE"])
+            return slurm_slots(os.environ["SLURM_TASKS_PER_NODE"])
         if place == "pbs":
             with open(os.environ["PBS_NODEFILE"], encoding="utf-8") as file:
                 return max(1, sum(1 for line in file if line.strip()))
@@ -96,7 +102,7 @@ def arguments(program: Sequence[str], ranks: int, extra: Sequence[str] = ()) -> 
 
 def environment() -> Dict[str, str]:
     """Returns the environment of mpirun."""
-    values = dict(os.environ)
+    values = dict(os.environ, **mpirun.slurm_variables())
     for name, value in settings().items():
         values.setdefault(f"OMPI_MCA_{name}", value)
     if hasattr(os, "geteuid") and os.geteuid() == 0:

@@ -178,6 +178,13 @@ class Chaos:
         return [rank for _, _, rank in found]
 
 
+def reason_line(text: str) -> str:
+    """Returns the line of an error text that says most: the first within the lines of dashes of mpirun, or the last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    framed = [line for above, line in zip(lines, lines[1:]) if not above.strip("-") and line.strip("-")]
+    return (framed[:1] or lines[-1:] or ["MPI failed"])[0]
+
+
 class Attempt:
     """The reports of one start of mpirun."""
 
@@ -231,11 +238,10 @@ class Runner:
                 raise Failed(f"{hint}: {reason or 'no reason was reported'}")
             else:
                 self.attempt += 1
-            last = reason.splitlines()[-1] if reason else "MPI failed"
             output.reset()
             continued = (output.settings() or {}).get("resume")
             how = "continuing with the last batch" if continued else "starting again from the file"
-            self.display.event("retry", attempt=self.attempt, reason=f"{last}: {how}")
+            self.display.event("retry", attempt=self.attempt, reason=f"{reason_line(reason)}: {how}")
             self.chaos = None
 
     def _once(self, output: Output) -> Tuple[Attempt, str]:
