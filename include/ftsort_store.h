@@ -115,7 +115,7 @@ ftsort_status ftsort_store_clear(ftsort *group);
  * protected beside the old ones, and then all ranks go over to the new ones or none: a failure during the call
  * leaves either the old or the new records on all ranks. Records of ranks whose failure a call before this one has
  * found stay in the input. During the call the input takes twice its memory. Results of earlier sorts stay valid.
- * Not with FTSORT_STORE_PARITY.
+ * With FTSORT_STORE_PARITY the inputs of ranks that have failed are brought to their executors first.
  *
  * \param input  a protected input of this group, the same on all ranks; not in use by another thread
  * \param data   `count` records of this rank, of any alignment; copied; NULL if `count` is 0

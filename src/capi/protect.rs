@@ -97,8 +97,8 @@ pub unsafe extern "C" fn ftsort_run_protected(
 /// All survivors pass their new records, in the layout of ftsort_protect; the counts may change. The new records are
 /// protected beside the old ones, and then all ranks go over to the new ones or none: a failure during the call leaves
 /// either the old or the new records on all ranks. Records of ranks whose failure a call before this one has found stay
-/// in the input. During the call the input takes twice its memory. Results of earlier sorts stay valid. Not with
-/// FTSORT_STORE_PARITY.
+/// in the input. During the call the input takes twice its memory. Results of earlier sorts stay valid. With
+/// FTSORT_STORE_PARITY the inputs of ranks that have failed are brought to their executors first.
 ///
 /// \param input  a protected input of this group, the same on all ranks; not in use by another thread
 /// \param data   `count` records of this rank, of any alignment; copied; NULL if `count` is 0

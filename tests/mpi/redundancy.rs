@@ -24,6 +24,8 @@ const CASES: &str = "
  all   | keys directory 0       | 4
  quick | update memory 0        | 4
  quick | update directory 0     | 3
+ quick | update parity 0        | 4
+ all   | update parity 4        | 4
  all   | update memory 4        | 4
  quick | killed 20000 0         | 4
  quick | killed 50000 late      | 4

@@ -257,6 +257,12 @@ mutants! {
     SharedValueNotContinued,
     /// Executors that were excluded during rounds are not excluded while their states are stored.
     ExclusionsForgottenAtCommit,
+    /// The parity of inputs that are replaced takes the place of the old one before the commit.
+    ParityUpdatedInPlace,
+    /// Inputs of failed ranks are left out of the parity of inputs that are replaced.
+    FailedInputsNotEncoded,
+    /// Inputs with parity are replaced after failures, although those of the failed ranks have not been recovered.
+    InputsReplacedBeforeRecovery,
     /// New copies of an input that is replaced overwrite the old ones before the commit.
     UpdatedInPlace,
     /// A sort of a protected input compares its blocks with the records that this rank has now.

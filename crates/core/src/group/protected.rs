@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::input::{FUNCTION, InputCopies, KeyedDigest, Prepared};
 use super::job::{JobSetup, JobStart};
-use super::{Group, JobKind, SortInput, Sorted, StepSetup, StoreChoice};
+use super::{Group, JobKind, SortInput, Sorted, StepSetup};
 use crate::block::Block;
 use crate::engine::{HeldInputs, LoadOnly, repair_inputs};
 use crate::mutants::{Mutant, mutant};
@@ -174,7 +174,6 @@ impl<T: Transport> Group<T> {
             group.job(JobKind::Protect, |group, start| {
                 MemoryBudget::current().start_peak();
                 let prepared = arguments.and_then(|(input, records)| {
-                    group.check_update()?;
                     let Order { layout, stable } = group.order_of(input, None)?;
                     let given = SortInput {
                         layout,
@@ -211,16 +210,6 @@ impl<T: Transport> Group<T> {
                 Ok(())
             })
         })
-    }
-
-    /// `Status::Argument` if inputs have parity, which cannot be replaced in part.
-    fn check_update(&self) -> Result<()> {
-        let StoreChoice::Parity(_) = self.config.store else {
-            return Ok(());
-        };
-        let text = "the input has redundancy of FTSORT_STORE_PARITY, which cannot be updated: release it and protect \
-                    the new records, or use another config.store";
-        Err(Error::new(Status::Argument, text))
     }
 
     /// Sorts a protected input, which stays as it is and can be sorted again. Copies that failed with their ranks

@@ -22,6 +22,12 @@ pub struct Overlay<'a> {
 }
 
 impl Overlay<'_> {
+    /// Whether an encoding belongs to the store below. One of inputs that are replaced is new.
+    fn is_encoded_below(&self, covered: Covered) -> bool {
+        let is_replaced = self.unchanged.is_some() && !mutant(Mutant::ParityUpdatedInPlace);
+        covered == Covered::Inputs && !is_replaced
+    }
+
     fn is_below(&self, owner: Node) -> bool {
         let unchanged = self.unchanged.as_ref();
         unchanged.is_none_or(|owners| owners.contains(Rank(owner.0)))
@@ -71,16 +77,16 @@ impl Store for Overlay<'_> {
     }
 
     fn encoding(&self, covered: Covered) -> Option<&Encoding> {
-        match covered {
-            Covered::Inputs => self.below.encoding(covered),
-            Covered::Blocks => self.above.encoding(covered),
+        match self.is_encoded_below(covered) {
+            true => self.below.encoding(covered),
+            false => self.above.encoding(covered),
         }
     }
 
     fn set_encoding(&mut self, covered: Covered, encoding: Option<Encoding>) {
-        match covered {
-            Covered::Inputs => self.below.set_encoding(covered, encoding),
-            Covered::Blocks => self.above.set_encoding(covered, encoding),
+        match self.is_encoded_below(covered) {
+            true => self.below.set_encoding(covered, encoding),
+            false => self.above.set_encoding(covered, encoding),
         }
     }
 

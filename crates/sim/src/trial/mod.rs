@@ -190,8 +190,6 @@ impl Trial {
     pub fn update_count(&self) -> usize {
         match self.protects {
             0 => 0,
-            // An update of inputs with parity is refused.
-            _ if matches!(self.store, StoreKind::Parity(_)) => 0,
             _ => self.updates,
         }
     }

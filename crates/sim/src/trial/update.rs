@@ -20,8 +20,19 @@ use ftsort_kernels::error::{Error, Result, Status};
 pub struct Updates {
     /// The updates that succeeded, and the ranks that had failed when they began.
     pub done: Vec<(usize, RankSet)>,
-    /// The updates that failed with a data loss, and the ranks that it named.
-    pub refused: Vec<(usize, Vec<Rank>)>,
+    /// The updates that failed with a data loss.
+    pub refused: Vec<Refused>,
+}
+
+/// An update that failed with a data loss.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The version of the records that it was to bring.
+    version: usize,
+    /// The ranks that the error named.
+    lost: Vec<Rank>,
+    /// Whether a failure was found since it began.
+    is_interrupted: bool,
 }
 
 impl Updates {
@@ -100,7 +111,11 @@ pub fn protect(
             }
             Err(error) if error.status == Status::DataLost => {
                 let lost = std::mem::replace(context.lost, RankSet::new(trial.ranks));
-                updates.refused.push((version, lost.iter().collect()));
+                updates.refused.push(Refused {
+                    version,
+                    lost: lost.iter().collect(),
+                    is_interrupted: *context.engine.members().faulty() != failed,
+                });
             }
             Err(error) => return Err(error),
         }
@@ -148,17 +163,10 @@ pub(super) fn possible_inputs(
     let updates = first.result.as_ref().map(|result| &result.updates);
     let agreed = updates.map_or(0, Updates::version);
     let reported = |rank: &Rank| {
-        updates.is_ok_and(|updates| updates.refused.iter().any(|(_, lost)| lost.contains(rank)))
+        let mut refused = updates.iter().flat_map(|updates| &updates.refused);
+        refused.any(|refused| refused.lost.contains(rank))
     };
-    let copies = match trial.store {
-        StoreKind::Memory(copies) | StoreKind::Versions(copies) => copies,
-        _ => 0,
-    };
-    let late = first
-        .failed
-        .iter()
-        .filter(|rank| !first.absent.contains(rank));
-    let may_lose = late.count() > copies;
+    let may_lose = may_lose(trial, first);
     let mut possible = vec![Vec::new()];
     for rank in present {
         let versions = match (updates, first.failed.contains(rank)) {
@@ -186,7 +194,18 @@ pub(super) fn possible_inputs(
     possible
 }
 
-/// Checks that all survivors agree on the updates, and that a new input counts once it has left its rank.
+/// Whether more ranks failed than the store has copies for.
+fn may_lose(trial: &Trial, first: &SortOutcome) -> bool {
+    let copies = match trial.store {
+        StoreKind::Memory(copies) | StoreKind::Versions(copies) => copies,
+        StoreKind::Parity(shape) => shape.shares,
+        _ => 0,
+    };
+    let failed = first.failed.iter();
+    failed.filter(|rank| !first.absent.contains(rank)).count() > copies
+}
+
+/// Checks that all survivors agree on the updates, that an update without a failure is not refused, and that a new input counts once it has left its rank.
 pub(super) fn judge_updates(
     trial: &Trial,
     run: &TrialRun,
@@ -204,6 +223,10 @@ pub(super) fn judge_updates(
             "rank {rank} has another version of its protected input"
         ));
     }
+    let is_refused = |refused: &Refused| !refused.is_interrupted;
+    if !may_lose(trial, first) && agreed.refused.iter().any(is_refused) {
+        return Some("an update is refused although no rank has failed meanwhile".into());
+    }
     let keeps_copies = matches!(
         trial.store,
         StoreKind::Memory(1..) | StoreKind::Versions(1..)
@@ -211,7 +234,7 @@ pub(super) fn judge_updates(
     if !keeps_copies {
         return None;
     }
-    for (version, lost) in &agreed.refused {
+    for Refused { version, lost, .. } in &agreed.refused {
         if lost.is_empty() {
             return Some("a lost update is reported without its owner".into());
         }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, recover_repeatedly};
-use super::{SEEDS, all_keys, joined, keys, parts, play, play_group, refusal, services, statuses};
+use super::{SEEDS, all_keys, joined, keys, parts, play, play_group, services, statuses};
 use ftsort_core::engine::{Observer, Occasion};
 use ftsort_core::group::{
     DataChecks, Group, GroupConfig, GroupObserver, LogLevel, ParityShape, Services, SortInput,
@@ -14,7 +14,7 @@ use ftsort_core::members::Rank;
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_kernels::error::Status;
 
-fn with_parity(shares: usize, group: usize) -> GroupConfig {
+pub fn with_parity(shares: usize, group: usize) -> GroupConfig {
     GroupConfig {
         store: StoreChoice::Parity(ParityShape { shares, group }),
         ..GroupConfig::default()
@@ -65,19 +65,6 @@ fn a_protected_input_survives_failures_between_its_sorts() {
         });
         assert_eq!(joined(outcomes), all_keys(5), "seed {seed}");
     }
-}
-
-#[test]
-fn an_input_with_parity_is_not_updated() {
-    let outcomes = play_group(3, 1, with_parity(1, 8), "", |rank, group| {
-        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
-        let error = refusal(group.update(&mut input, &[]))?;
-        assert_eq!(error.status, Status::Argument);
-        assert!(error.text.contains("protect the new records"), "{error}");
-        let sorted = group.sort_protected(&mut input, None)?;
-        Ok(parts(&sorted))
-    });
-    assert_eq!(joined(outcomes), all_keys(3));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Inputs that are protected before they are sorted: sorts in other orders, updates, and changed data.
 
+use super::parity::with_parity;
 use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, with_directory};
 use super::{SEEDS, SimGroup, all_keys, joined, keys, parts, play_group, refusal, statuses};
 use ftsort_core::group::protected::Order;
@@ -19,9 +20,10 @@ fn changed(rank: Rank, update: i32) -> Vec<i32> {
 
 #[test]
 fn an_input_is_replaced_after_failures_and_keeps_the_records_of_failed_ranks() {
-    for seed in SEEDS {
+    let configs = [GroupConfig::default(), with_parity(1, 8), with_parity(1, 2)];
+    for (seed, config) in SEEDS.zip(configs.into_iter().cycle()) {
         let failures = "1@10 3@11";
-        let outcomes = play_group(4, seed, GroupConfig::default(), failures, |rank, group| {
+        let outcomes = play_group(4, seed, config, failures, |rank, group| {
             let mut input = group.protect(SortInput::of_keys(&changed(rank, 0)))?;
             let update = |group: &mut SimGroup<'_>, input: &mut _, number| {
                 group.update(input, bytemuck::cast_slice(&changed(rank, number)))

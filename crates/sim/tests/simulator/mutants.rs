@@ -97,6 +97,14 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
                 1,
             ))
         }
+        Mutant::ParityUpdatedInPlace | Mutant::InputsReplacedBeforeRecovery => {
+            let line = "ranks=3 records=6 store=parity:1:8 protects=1 updates=2 tagged=1";
+            Some((line, 1))
+        }
+        Mutant::FailedInputsNotEncoded => {
+            let line = "ranks=4 records=6 store=parity:1:8 protects=1 updates=2 tagged=1";
+            Some((line, 2))
+        }
         Mutant::SharesNotRotated | Mutant::UnfinishedSharesUsed => {
             Some(("ranks=3 records=6 store=parity:1:8", 1))
         }

@@ -51,10 +51,18 @@ fn crashes_while_protected_inputs_are_replaced() {
         "store=directory updates=2",
         "store=none updates=1",
         "store=memory:1 updates=1 spares=1",
+        "store=parity:1:8 updates=1",
+        "store=parity:1:8 updates=2 algorithm=bitonic",
+        "store=parity:2:8 updates=1 protects=2",
+        "store=parity:1:2 updates=1 spares=1",
     ] {
         every_crash(&format!("ranks=3 records=6 tagged=1 protects=1 {job}"));
     }
-    for job in ["store=memory:1 hosts=2", "store=directory"] {
+    for job in [
+        "store=memory:1 hosts=2",
+        "store=directory",
+        "store=parity:1:2",
+    ] {
         every_single_failure(&format!(
             "ranks=4 records=6 tagged=1 protects=1 updates=1 {job}"
         ));

@@ -47,7 +47,7 @@ pub(in crate::engine) struct HeldState {
     pub(super) absent: RankSet,
     pub(super) hashes: BTreeMap<Rank, InputHash>,
     /// The membership with which all holders had their copies.
-    membership: Membership,
+    pub(super) membership: Membership,
 }
 
 impl HeldInputs {
@@ -258,6 +258,19 @@ impl<'a, 'e> Job<'a, 'e> {
                 kept.clear();
                 kept.set_encoding(Covered::Blocks, blocks);
                 kept
+            }
+            StoreScope::Parity(_) => {
+                // Those of failed ranks may be in the store below.
+                for origin in held.clone().iter() {
+                    let store = &mut self.redundancy.store;
+                    let input = store.get(VersionId::INPUT, origin.home());
+                    if let Ok(Some(input)) = input
+                        && store.hold(origin.home(), &input).is_err()
+                    {
+                        held.remove(origin);
+                    }
+                }
+                self.redundancy.store.detach(is_over)
             }
             _ => self.redundancy.store.detach(is_over),
         };

@@ -7,18 +7,20 @@ use super::holders::nearest;
 use super::retained::{HeldInputs, LoadOnly};
 use crate::block::Block;
 use crate::engine::commit::agreed_error;
-use crate::engine::job::{Job, JobParts};
-use crate::engine::{Delivery, Engine, Event, Transfer, Verdict};
+use crate::engine::job::{Job, JobParts, run_job};
+use crate::engine::{Checks, Delivery, Engine, Event, Gathered, Source, Transfer, Verdict};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
 use crate::store::overlay::Overlay;
-use ftsort_kernels::buffer::Slice;
+use crate::store::parity::Covered;
+use crate::vcube::Node;
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::Digest;
 use ftsort_kernels::error::{Error, Finding, Result, Status};
 
 /// Replaces the protected inputs of the survivors by the inputs in `parts`. Inputs of failed ranks that are absent in
-/// `parts` stay, and copies that failed with their ranks are made again. A failed rank that is not absent there has failed
+/// `parts` stay, and copies or parity that failed with their ranks are made again. A failed rank that is not absent there has failed
 /// in this call, so its new input is needed. After an error all survivors have the old inputs, except those of failed
 /// ranks that cannot be recovered.
 /// Collective; after `Status::DataLost`, `lost` has the owners of the inputs that cannot be protected, the same on
@@ -26,9 +28,10 @@ use ftsort_kernels::error::{Error, Finding, Result, Status};
 pub fn update_inputs(
     engine: &mut Engine<'_>,
     inputs: &mut HeldInputs,
-    parts: JobParts<'_>,
+    mut parts: JobParts<'_>,
     lost: &mut RankSet,
 ) -> Result<()> {
+    recover_inputs(engine, inputs, &mut parts, lost)?;
     let (state, below) = inputs.lend();
     let is_unchanged = |rank: &Rank| {
         let has_none = state.absent.contains(*rank) || mutant(Mutant::FailedInputsForgotten);
@@ -40,6 +43,12 @@ pub fn update_inputs(
     let without_new = parts.absent.iter();
     let absent = without_new.filter(|rank| !unchanged.contains(*rank));
     let absent = RankSet::from_ranks(ranks, absent);
+    let encoded = below.encoding(Covered::Inputs).into_iter();
+    let encoded = encoded.flat_map(|encoding| encoding.mine.clone());
+    let is_kept = |(node, _): &(Node, Block)| {
+        unchanged.contains(Rank(node.0)) && !mutant(Mutant::FailedInputsNotEncoded)
+    };
+    let raw = encoded.filter(is_kept).collect();
     let mut store = Overlay {
         below,
         above: parts.store,
@@ -56,12 +65,14 @@ pub fn update_inputs(
     );
     let held = state.held.iter().filter(|rank| unchanged.contains(*rank));
     job.redundancy.held = RankSet::from_ranks(ranks, held);
+    job.redundancy.raw = raw;
+    let has_parity = job.parity().is_some();
     let updated = match job.retaining(true).run(lost) {
         Ok(finished) => finished.retained,
         Err(error) => {
-            // The others among the lost ranks still have their old inputs.
+            // The others among the lost ranks still have their old inputs, and so have all with the old parity.
             let unchanged = unchanged.iter().filter(|rank| lost.contains(*rank));
-            let is_loss = error.status == Status::DataLost;
+            let is_loss = error.status == Status::DataLost && !has_parity;
             let gone = RankSet::from_ranks(ranks, unchanged.filter(|_| is_loss));
             inputs.give_up(&gone);
             return Err(error);
@@ -74,6 +85,75 @@ pub fn update_inputs(
     updated.state.hashes.extend(hashes);
     *inputs = updated;
     Ok(())
+}
+
+/// Brings inputs with parity to the executors of the ranks that have failed since, and encodes them again. Collective.
+fn recover_inputs(
+    engine: &mut Engine<'_>,
+    inputs: &mut HeldInputs,
+    parts: &mut JobParts<'_>,
+    lost: &mut RankSet,
+) -> Result<()> {
+    let Some(encoding) = inputs.store.encoding(Covered::Inputs) else {
+        return Ok(());
+    };
+    let is_whole = inputs.state.membership == *engine.members.membership();
+    if is_whole || mutant(Mutant::InputsReplacedBeforeRecovery) {
+        return Ok(());
+    }
+    let home = engine.members.me().home();
+    let mut mine = encoding.mine.iter();
+    let own = mine.find(|(node, _)| *node == home);
+    let own = own.map_or_else(Slice::default, |(_, block)| records_of(block.clone()));
+    let checks = parts.checks.map(|checks| Checks {
+        input: checks.key.digest(&own),
+        ..checks.clone()
+    });
+    let mut source = OldInput {
+        own,
+        others: parts.source,
+    };
+    let recovery = JobParts {
+        store: parts.store,
+        source: &mut source,
+        input: Slice::default(),
+        absent: RankSet::new(engine.members.ranks()),
+        checks: checks.as_ref(),
+        held: Some(inputs),
+        retains: false,
+        gathered: Gathered::default(),
+    };
+    let recovered = run_job(engine, &LoadOnly, recovery, lost);
+    if let Err(error) = &recovered
+        && error.status == Status::DataLost
+    {
+        inputs.give_up(lost);
+    }
+    recovered.map(drop)
+}
+
+/// Copies this rank's old input, and reloads those of other ranks.
+struct OldInput<'s> {
+    own: Slice,
+    others: &'s mut dyn Source,
+}
+
+impl Source for OldInput<'_> {
+    fn has_own(&self) -> bool {
+        true
+    }
+
+    fn own(&mut self) -> Result<Buffer> {
+        Buffer::copy_of(&self.own)
+    }
+
+    fn can_reload(&self) -> bool {
+        self.others.can_reload()
+    }
+
+    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
+        self.others.reload(rank)
+    }
 }
 
 /// Returns this rank's protected input: `own`, or a copy from another rank if `own` does not have its digest any more.
