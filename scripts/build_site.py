@@ -26,10 +26,10 @@ OUTPUT = ROOT / "target/site"
 
 # The order of docs/*.md; docs/glossary.md comes with the reference.
 SECTIONS = (
-    ("Guide", ("building", "packages", "sorting", "cpp", "fortran", "python", "command", "external", "rounds", "tree",
-               "dgrp", "reliable", "fault-injection", "trace", "from-the-original")),
+    ("Guide", ("building", "packages", "headers", "sorting", "cpp", "fortran", "rust", "python", "command", "external",
+               "rounds", "tree", "dgrp", "reliable", "fault-injection", "trace", "from-the-original")),
     ("Design", ("architecture", "failure-model", "evidence", "open-mpi", "papers", "hypercube-sorts")),
-    ("Measurements", ("performance", "scale", "experiments")),
+    ("Measurements", ("performance", "profile", "scale", "experiments")),
 )
 GLOSSARY = "glossary"
 

@@ -58,7 +58,7 @@ def large_cells():
 
 
 def cells(short, repairs):
-    """Yields the cells of the table of README.md; with `short` one run of some cells with failures."""
+    """Yields the cells of the table of docs/failure-model.md; with `short` one run of some cells with failures."""
     for repair in repairs:
         for ranks, runs in [(1, 5), (2, 30), (3, 10), (4, 30), (5, 10), (6, 10), (7, 10), (8, 30), (16, 10), (32, 5)]:
             usual = {0, 1, ranks // 2, ranks - 1}
