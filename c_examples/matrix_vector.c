@@ -2,15 +2,20 @@
  * the block A_ij and the piece x_j, and computes A_ij x_j. A tree adds the products along the rows, and then collects
  * the rows along the first column.
  *
- *   matrix_vector SIZE [LINKS]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
+ *   matrix_vector SIZE [LINKS [shares]]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
  *
  *   ftsort-mpirun -np 4 ./matrix_vector 512 0-2
+ *   ftsort-mpirun -np 4 ./matrix_vector 512 1-3,2-3 shares                (no link leads to rank 3)
  *   FTSORT_FAULTS="1@1.send" ftsort-mpirun -np 4 ./matrix_vector 512      (kills rank 1 in round 1)
  *
  * The grid is embedded in the hypercube by Gray code, so that neighbours in the grid are neighbours in the hypercube:
  * the column is in the upper half of a node's bits, the row in the lower half. A tree without faulty links crosses the
  * upper dimensions first, which adds up the rows. With faulty links the order may be different. Therefore a
- * contribution names its rows: the merge adds the rows that both sides have, and keeps the others. */
+ * contribution names its rows: the merge adds the rows that both sides have, and keeps the others.
+ *
+ * With `shares` the grid has one column and a row for each row of the matrix. The rows are divided among the ranks that
+ * the faulty links connect to the sink (UDD, Sections 3.2 and 3.3), and again after a failure that loses some of them.
+ * A rank that is cut off has none, where the blocks of the grid would be refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +28,7 @@
 static ftsort *group;
 static int self, rows, columns; /* of the grid */
 static unsigned row_bits;
+static int by_shares; /* the rows are divided among the ranks, and not the grid among the nodes */
 static long size, height, width; /* of the matrix, and of a block */
 
 static void give_up(const char *function)
@@ -47,9 +53,8 @@ static int from_gray(int code)
 static size_t strip_words(void) { return 1 + (size_t)height; }
 
 /* Step 2 of the paper: y_ij = A_ij x_j. */
-static void multiply(int node, int64_t *strip)
+static void multiply(int i, int j, int64_t *strip)
 {
-  int i = from_gray(node & ((1 << row_bits) - 1)), j = from_gray(node >> row_bits);
   long r, c;
   strip[0] = i;
   for (r = 0; r < height; r++) {
@@ -102,6 +107,19 @@ static size_t read_links(const char *text, int32_t *links)
   return count;
 }
 
+/* Returns the strips of the rows that this rank has as its share. */
+static int64_t *share_of_strips(const ftsort_tree_options *options, size_t *count)
+{
+  uint64_t first, number, i;
+  int64_t *strips;
+  if (ftsort_tree_share(group, options, (uint64_t)rows, &first, &number) != FTSORT_OK) give_up("ftsort_tree_share");
+  strips = (int64_t *)malloc((number + 1) * strip_words() * sizeof *strips);
+  if (strips == NULL) give_up("malloc");
+  for (i = 0; i < number; i++) multiply((int)(first + i), 0, strips + i * strip_words());
+  *count = (size_t)number;
+  return strips;
+}
+
 /* Returns the strips of the nodes that this rank executes. Nodes of the same row are added up, because a contribution
  * has each row once. */
 static int64_t *my_strips(size_t *count)
@@ -114,7 +132,7 @@ static int64_t *my_strips(size_t *count)
   if (sums == NULL || strip == NULL || has == NULL) give_up("malloc");
   for (node = 0; node < rows * columns; node++) {
     if (ftsort_executor(group, node) != self) continue;
-    multiply(node, strip);
+    multiply(from_gray(node & ((1 << row_bits) - 1)), from_gray(node >> row_bits), strip);
     i = (int)strip[0];
     has[i] = 1;
     sums[(size_t)i * strip_words()] = i;
@@ -142,13 +160,20 @@ static int is_right(const int64_t *strips, size_t bytes)
   return !wrong;
 }
 
+static int failed_ranks(void)
+{
+  int rank, failed = 0;
+  for (rank = 0; rank < ftsort_ranks(group); rank++) failed += ftsort_is_failed(group, rank);
+  return failed;
+}
+
 int main(int argc, char **argv)
 {
   ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
   ftsort_result *result = NULL;
   ftsort_status status;
   int32_t links[2 * MAX_LINKS];
-  int right = 1;
+  int right = 1, failed;
   unsigned bits;
 
   ftsort_prepare();
@@ -165,9 +190,14 @@ int main(int argc, char **argv)
   row_bits = bits / 2;
   rows = 1 << row_bits;
   columns = 1 << (bits - row_bits);
+  by_shares = argc > 3 && strcmp(argv[3], "shares") == 0;
   /* All blocks have the same size: the matrix is enlarged to a multiple of the grid. */
   size = argc > 1 ? atol(argv[1]) : 512;
   size = (size + columns - 1) / columns * columns; /* also a multiple of `rows`, which is not greater */
+  if (by_shares) {
+    rows = (int)size;
+    columns = 1;
+  }
   height = size / rows;
   width = size / columns;
   options.operation = FTSORT_TREE_CALL;
@@ -175,20 +205,23 @@ int main(int argc, char **argv)
   options.link_count = argc > 2 ? read_links(argv[2], links) : 0;
   options.links = links;
 
-  do { /* repeated if a rank failed before its contribution was stored: its executor computes it */
+  do { /* repeated if a rank failed before its contribution was stored: other ranks compute it */
     size_t count;
-    int64_t *strips = my_strips(&count);
+    int64_t *strips = by_shares ? share_of_strips(&options, &count) : my_strips(&count);
+    failed = failed_ranks();
     status = ftsort_tree_merge(group, &options, strips, count * strip_words() * sizeof *strips, &result);
     free(strips);
-  } while (status == FTSORT_ERR_DATA_LOST);
+    /* Also if the executor of a rank that failed in the call is cut off, and has a contribution therefore. */
+  } while (status == FTSORT_ERR_DATA_LOST ||
+           (by_shares && status == FTSORT_ERR_ARGUMENT && failed_ranks() > failed));
   if (status != FTSORT_OK) give_up("ftsort_tree_merge");
 
   if (result != NULL) {
     ftsort_block block;
     ftsort_result_block(result, 0, &block);
     right = is_right((const int64_t *)block.data, block.count);
-    printf("rank %d: Y of %ld numbers, grid of %d x %d, at node %d, %s\n", self, size, rows, columns,
-           (int)block.node, right ? "right" : "WRONG");
+    printf("rank %d: Y of %ld numbers, %s of %d x %d, at node %d, %s\n", self, size,
+           by_shares ? "shares" : "grid", rows, columns, (int)block.node, right ? "right" : "WRONG");
     ftsort_result_free(result);
   }
   ftsort_leave(group, right ? 0 : 1);

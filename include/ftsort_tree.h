@@ -6,8 +6,16 @@
  *   ftsort_tree_merge(group, &options, counts, sizeof counts, &result);   // result on one rank, NULL on the others
  *
  * ftsort_tree_merge merges contributions, ftsort_gather_sorted brings the result of a sort to one rank in pieces,
- * and ftsort_tree_broadcast copies bytes of one rank to all. docs/tree.md explains the trees. The conventions are
- * those of ftsort.h.
+ * and ftsort_tree_broadcast copies bytes of one rank to all. ftsort_tree_share divides data among the ranks that a
+ * tree reaches, before a computation:
+ *
+ *   do {
+ *     ftsort_tree_share(group, &options, rows, &first, &count);
+ *     ...                                           // computes the products of rows first to first + count - 1
+ *     status = ftsort_tree_merge(group, &options, products, bytes, &result);
+ *   } while (status == FTSORT_ERR_DATA_LOST);       // a rank failed before its products had left it
+ *
+ * docs/tree.md explains the trees and the shares. The conventions are those of ftsort.h.
  */
 #ifndef FTSORT_TREE_H
 #define FTSORT_TREE_H
@@ -87,6 +95,32 @@ typedef struct ftsort_tree_options {
 #define FTSORT_TREE_OPTIONS_INIT { sizeof(ftsort_tree_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
 
 /**
+ * Returns the share of this rank if items are divided among the ranks that can contribute to a tree. [L]
+ *
+ * This is the uniform data distribution (UDD) of Leu and Kuo 1996, Sections 3.2 and 3.3, for ranks: each rank that
+ * has not failed and that `options->links` do not separate from the sink of the tree gets a share. A failed rank, a
+ * separated rank and a spare without a node get none. The shares cover all items, in the order of ranks, and their
+ * sizes differ by at most 1.
+ *
+ * The shares follow from `options` and from the failed ranks that this rank knows. All survivors know the same
+ * failed ranks when a collective call returns, such as ftsort_init, ftsort_fault_check or ftsort_tree_merge, also
+ * after an error. If a rank fails before its share has left it, ftsort_tree_merge returns FTSORT_ERR_DATA_LOST:
+ * call ftsort_tree_share again, which divides the items among the other ranks, and repeat. ftsort_tree_merge
+ * returns FTSORT_ERR_ARGUMENT if the executor of a rank that fails during the call is separated, because it has
+ * that rank's contribution: repeat then, too, if more ranks have failed (ftsort_is_failed) than before the call.
+ *
+ * \param options  borrowed for the call, the same on all ranks; NULL selects all defaults. `links` and the sink
+ *                 have an effect; links are not tested (`detect_ms`)
+ * \param total    the number of items
+ * \param first    receives the first item of this rank
+ * \param count    receives the number of its items; 0 if it has none
+ * \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or invalid `options` (then `first` and `count` receive 0);
+ *         FTSORT_ERR_STATE while the group is busy
+ */
+ftsort_status ftsort_tree_share(const ftsort *group, const ftsort_tree_options *options, uint64_t total,
+                                uint64_t *first, uint64_t *count);
+
+/**
  * Merges a contribution of every rank along a tree, and leaves the result on one rank. [C]
  *
  * The tree avoids faulty links (Leu and Kuo 1996, Sections 3.1 and 3.2, FIND_TREE and FTTC). Contributions are
@@ -100,6 +134,11 @@ typedef struct ftsort_tree_options {
  * known to have failed before the call contributes nothing. `options->links` concerns the tree only; agreements and
  * copies use any link. In fault schedules round 0 protects contributions, and round 1 carries them.
  *
+ * Ranks that `options->links` separate from the sink are left out if they contribute 0 bytes, as ftsort_tree_share
+ * distributes the data. Without `options->has_sink` the sink is in the largest connected part of the hypercube.
+ * After a failure the executor has the links of more nodes: a separated rank may be connected then, and a
+ * contribution may be separated that was not before.
+ *
  * \param options  borrowed for the call; NULL selects all defaults, and concatenation
  * \param state    the contribution of this rank; copied; any alignment; NULL if `bytes` is 0
  * \param bytes    the size of `state`; a contribution of 0 bytes is not merged with anything
@@ -107,9 +146,9 @@ typedef struct ftsort_tree_options {
  *                 with one block of bytes; release it with ftsort_result_free. Receives NULL on all other ranks and
  *                 after an error
  * \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if `options` differs between ranks or if `options->links`
- *         separates a rank from the sink (the text names it), and on the rank that meets arrays of different
- *         lengths; FTSORT_ERR_STATE also if links that `options->detect_ms` found separate a rank;
- *         FTSORT_ERR_CALLBACK; FTSORT_ERR_DATA_LOST; or another status of "Collective calls"
+ *         separates a contribution of more than 0 bytes from the sink (the text names the separated ranks), and on
+ *         the rank that meets arrays of different lengths; FTSORT_ERR_STATE also if links that `options->detect_ms`
+ *         found separate one; FTSORT_ERR_CALLBACK; FTSORT_ERR_DATA_LOST; or another status of "Collective calls"
  */
 ftsort_status ftsort_tree_merge(ftsort *group, const ftsort_tree_options *options, const void *state, size_t bytes,
                                 ftsort_result **result);
@@ -119,6 +158,7 @@ ftsort_status ftsort_tree_merge(ftsort *group, const ftsort_tree_options *option
  *
  * The tree avoids faulty links. Tolerates failures at any moment, as ftsort_tree_merge does; `root` may fail as
  * soon as a copy of its bytes is kept. In fault schedules round 0 protects the bytes, and round 1 carries them.
+ * Every survivor receives the bytes, so that no rank can be left out as in ftsort_tree_merge.
  *
  * \param options  borrowed for the call; NULL selects all defaults. The sink and the operation have no effect, but
  *                 must be the same on all ranks

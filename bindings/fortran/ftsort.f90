@@ -840,6 +840,15 @@ module ftsort
       integer(c_size_t), intent(in) :: bytes(*)
       type(c_ptr), intent(out) :: result
     end function
+    function ftsort_tree_share(group, options, total, first, count) bind(c, name="ftsort_tree_share")
+      import
+      integer(c_int32_t) :: ftsort_tree_share
+      type(c_ptr), value :: group
+      type(c_ptr), value :: options
+      integer(c_int64_t), value :: total
+      integer(c_int64_t), intent(inout) :: first
+      integer(c_int64_t), intent(inout) :: count
+    end function
     function ftsort_tree_merge(group, options, state, bytes, result) bind(c, name="ftsort_tree_merge")
       import
       integer(c_int32_t) :: ftsort_tree_merge

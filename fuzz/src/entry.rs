@@ -14,7 +14,9 @@ use ftsort::capi::group::{
     ftsort_agree, ftsort_comm, ftsort_fault_check, ftsort_free, ftsort_init, ftsort_inject,
     ftsort_last_error,
 };
-use ftsort::capi::merge::{ftsort_tree_broadcast, ftsort_tree_get_info, ftsort_tree_merge};
+use ftsort::capi::merge::{
+    ftsort_tree_broadcast, ftsort_tree_get_info, ftsort_tree_merge, ftsort_tree_share,
+};
 use ftsort::capi::protect::{
     ftsort_input_free, ftsort_input_update, ftsort_protect, ftsort_run_protected,
 };
@@ -326,6 +328,9 @@ fn trees(values: &mut Values<'_>) {
         let (group, state) = (null_mut(), state.as_mut_ptr().cast());
         let status = ftsort_tree_merge(group, options, state, bytes, &mut result);
         assert_eq!(status, ARGUMENT);
+        let (mut first, mut count) = (1, 1);
+        let status = ftsort_tree_share(group, options, 9, &mut first, &mut count);
+        assert_eq!((status, first, count), (ARGUMENT, 0, 0));
         let status = ftsort_tree_broadcast(group, options, 0, state, bytes);
         assert_eq!(status, ARGUMENT);
         let status = ftsort_gather_sorted(group, options, null_mut(), None, null_mut());

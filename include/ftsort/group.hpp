@@ -339,6 +339,16 @@ class basic_group {
     return finish(status, [&] { return sorted<std::byte>(native); });
   }
 
+  /** Returns the first item of this rank and the number of its items, if `total` items are divided among the ranks that
+   * can contribute to the tree (ftsort_tree_share). [L] */
+  returned<std::pair<std::uint64_t, std::uint64_t>> share(const tree &options, std::uint64_t total) const
+  {
+    const ftsort_tree_options native_options = options.native();
+    std::pair<std::uint64_t, std::uint64_t> range;
+    const ftsort_status status = ftsort_tree_share(get(), &native_options, total, &range.first, &range.second);
+    return finish(status, [&] { return range; });
+  }
+
   /** Merges a contribution of every rank along a tree. The result is empty on all ranks but one
    * (ftsort_tree_merge). [C] */
   template <class Range>

@@ -36,7 +36,7 @@ NOT_IN_PYTHON = {
     "ftsort_buffer_resize": "ftsort_buffer_append fills the buffers of `reload`",
     "ftsort_buffer_pass": CALLBACKS, "ftsort_buffer_reuse": CALLBACKS, "ftsort_rounds_run": CALLBACKS,
     "ftsort_rounds_simulate": CALLBACKS, "ftsort_tree_merge": CALLBACKS, "ftsort_tree_broadcast": CALLBACKS,
-    "ftsort_tree_get_info": CALLBACKS,
+    "ftsort_tree_share": CALLBACKS, "ftsort_tree_get_info": CALLBACKS,
     "ftsort_monitor_start": MONITORS, "ftsort_monitor_stop": MONITORS, "ftsort_monitor_get_view": MONITORS,
     "ftsort_monitor_cost": MONITORS,
 }

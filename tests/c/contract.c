@@ -194,6 +194,7 @@ static void on_event(void *user, const ftsort_event *event)
 {
   ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort_tree_info info = FTSORT_TREE_INFO_INIT;
+  uint64_t first = 7, count = 7;
   uint32_t flags = 0;
   (void)user, (void)event;
   if (busy == NULL) return;
@@ -204,6 +205,7 @@ static void on_event(void *user, const ftsort_event *event)
   EXPECT(ftsort_agree(busy, &flags, NULL) == FTSORT_ERR_STATE);
   EXPECT(ftsort_get_stats(busy, &stats) == FTSORT_ERR_STATE);
   EXPECT(ftsort_tree_get_info(busy, &info) == FTSORT_ERR_STATE);
+  EXPECT(ftsort_tree_share(busy, NULL, 9, &first, &count) == FTSORT_ERR_STATE && first == 0 && count == 0);
   EXPECT(ftsort_leave(busy, 3) == FTSORT_ERR_STATE);
   ftsort_free(busy);
   EXPECT(ftsort_is_failed(busy, rank) == 1 && ftsort_executor(busy, rank) == -1);

@@ -42,10 +42,16 @@ static void bad_arguments(void)
   ftsort_tree_info info = FTSORT_TREE_INFO_INIT;
   ftsort_result *result = NULL;
   int32_t data[2] = {1, 2};
+  uint64_t first = 7, count = 7;
 
   EXPECT(ftsort_tree_merge(NULL, NULL, data, 8, &result) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_tree_merge(group, NULL, data, 8, NULL) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_tree_broadcast(NULL, NULL, 0, data, 8) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_tree_share(NULL, NULL, 9, &first, &count) == FTSORT_ERR_ARGUMENT && first == 0 && count == 0);
+  EXPECT(ftsort_tree_share(group, NULL, 9, NULL, &count) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "first is NULL") != NULL);
+  EXPECT(ftsort_tree_share(group, NULL, 9, &first, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "count is NULL") != NULL);
   EXPECT(ftsort_gather_sorted(NULL, NULL, NULL, consume_nothing, NULL) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_gather_sorted(group, NULL, NULL, consume_nothing, NULL) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(group), "result is NULL") != NULL);
@@ -64,6 +70,7 @@ static void bad_arguments(void)
   options.has_sink = 1;
   options.sink = ranks;
   refused(&options, data, 8, "options.sink is");
+  EXPECT(ftsort_tree_share(group, &options, 9, &first, &count) == FTSORT_ERR_ARGUMENT);
   options = plain;
   options.operation = 77;
   refused(&options, data, 8, "options.operation is 77");
@@ -114,6 +121,35 @@ static void bad_arguments(void)
   options.links = sink_alone;
   options.link_count = ranks == 2 ? 1 : 2;
   refused(&options, data, 8, "no path to rank 0 from rank 1");
+  EXPECT(ftsort_tree_broadcast(group, &options, 0, data, 8) == FTSORT_ERR_ARGUMENT);
+}
+
+/* Only rank 0 can reach the sink, and has all items. The tree leaves out the other ranks, which contribute nothing. */
+static void shares_of_one(void)
+{
+  static const int32_t sink_alone[] = {0, 1, 0, 2};
+  ftsort_tree_options options = plain;
+  ftsort_tree_info info = FTSORT_TREE_INFO_INIT;
+  ftsort_result *result = NULL;
+  ftsort_block block;
+  uint64_t first, count;
+  int32_t data[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  EXPECT(ftsort_tree_share(group, NULL, 9, &first, &count) == FTSORT_OK);
+  EXPECT(first == (uint64_t)(9 * rank / ranks) && first + count == (uint64_t)(9 * (rank + 1) / ranks));
+  options.has_sink = 1;
+  options.links = sink_alone;
+  options.link_count = ranks == 2 ? 1 : 2;
+  EXPECT(ftsort_tree_share(group, &options, 9, &first, &count) == FTSORT_OK);
+  EXPECT(count == (rank == 0 ? 9U : 0U) && first == (rank == 0 ? 0U : 9U));
+  EXPECT(ftsort_tree_merge(group, &options, data + first, count * sizeof *data, &result) == FTSORT_OK);
+  EXPECT((result != NULL) == (rank == 0));
+  if (result != NULL) {
+    ftsort_result_block(result, 0, &block);
+    EXPECT(block.count == sizeof data && memcmp(block.data, data, sizeof data) == 0);
+  }
+  EXPECT(ftsort_tree_get_info(group, &info) == FTSORT_OK && info.sink == 0 && info.executor == 0);
+  EXPECT(info.faulty_links == options.link_count && info.helps == 0 && info.detours == 0);
+  ftsort_result_free(result);
 }
 
 static int longest(void *user, const void *low, size_t low_bytes, const void *high, size_t high_bytes,
@@ -345,6 +381,7 @@ int main(int argc, char **argv)
   } else {
     int all = 0;
     bad_arguments();
+    shares_of_one();
     operations();
     gather_fine();
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -259,6 +259,9 @@ static void trees(const group &g)
   EXPECT(summed.empty() == (g.rank() != 1));
   for (const auto &block : summed) EXPECT(ftsort::elements<std::int64_t>(block)[0] == ranks);
   EXPECT(value(g.tree_info()).executor == 1);
+  const auto share = value(g.share(options, 1000));
+  EXPECT(share.first == 1000 * static_cast<std::uint64_t>(g.rank()) / ranks);
+  EXPECT(share.first + share.second == 1000 * static_cast<std::uint64_t>(g.rank() + 1) / ranks);
 
   options.merge = [](ftsort::bytes low, ftsort::bytes high, ftsort::buffer &merged) {
     merged.append(low);

@@ -353,6 +353,7 @@ contains
     type(ftsort_rounds) :: rounds
     type(ftsort_tree_options), target :: options
     type(ftsort_tree_info) :: info
+    integer(c_int64_t) :: first, count
     type(ftsort_simulation_options), target :: simulation
     integer(c_int64_t), target :: state, states(4) = [1, 2, 3, 4]
     integer(c_int64_t), pointer :: sum
@@ -384,6 +385,8 @@ contains
     options%has_sink = 1
     options%operation = FTSORT_TREE_SUM
     options%key = FTSORT_KEY_I64
+    call ok(ftsort_tree_share(g, c_loc(options), 1000_c_int64_t, first, count), "ftsort_tree_share")
+    call expect(first == 1000 * me / ranks .and. first + count == 1000 * (me + 1) / ranks, "the share")
     call ok(ftsort_tree_merge(g, c_loc(options), c_loc(state), 8_c_size_t, result), "ftsort_tree_merge")
     call expect(c_associated(result) .eqv. me == 0, "the sink")
     call ftsort_result_free(result)

@@ -26,6 +26,15 @@ const EXAMPLES: &str = "
  quick | matrix_vector | 4 | 256 0-2               | 1@1.send
  all   | matrix_vector | 6 | 100                   | 0@0 4@1.send
  all   | matrix_vector | 8 | 256 4-5,2-3           | 0@1 7@1.send
+ all   | matrix_vector | 4 | 250 - shares          |
+ quick | matrix_vector | 4 | 250 1-3,2-3 shares    |
+ quick | matrix_vector | 4 | 250 1-3,2-3 shares    | 1@1.send
+ all   | matrix_vector | 4 | 250 1-3,2-3 shares    | 1@0
+ all   | matrix_vector | 4 | 250 1-3,2-3 shares    | 0@1
+ all   | matrix_vector | 4 | 250 1-3,2-3 shares    | 3@0 2@1
+ all   | matrix_vector | 4 | 250 0-3,1-3,2-3 shares | 2@1
+ all   | matrix_vector | 5 | 99 4-0,4-1,4-2,4-3 shares | 0@0 3@1
+ all   | matrix_vector | 8 | 200 7-3,7-5,7-6 shares | 6@1 0@0.stored
 ";
 
 /// Ranks on which tests/c/tree.c calls the functions with valid and invalid arguments.

@@ -293,6 +293,14 @@ mutants! {
     FailedInputsForgotten,
     /// The update of an input leaves the old input of a rank that fails in the call as it is, and replaces the others.
     InputsOfTwoVersions,
+    /// A merge leaves out the data of ranks that faulty links cut off, without an error.
+    CutOffDataDropped,
+    /// Data that a failure cuts off during a merge, because of the links of their new executor, are left out.
+    LateCutOffIgnored,
+    /// Failed ranks get shares of the data.
+    SharesOfFailedRanks,
+    /// Ranks that faulty links cut off get shares of the data.
+    SharesOfCutOffRanks,
 }
 
 #[cfg(feature = "testing")]

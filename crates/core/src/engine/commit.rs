@@ -148,8 +148,8 @@ impl Engine<'_> {
         Ok(self.commit_with(complete, error, true)?.0)
     }
 
-    /// As [`Engine::commit`]; also returns whether all ranks consent.
-    fn commit_with(
+    /// As [`Engine::commit`]; also returns whether all ranks consent. The answer is the same on all survivors.
+    pub(crate) fn commit_with(
         &mut self,
         complete: bool,
         error: Option<&Error>,

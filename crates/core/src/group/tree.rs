@@ -1,4 +1,7 @@
-//! Tree collectives: contributions of all ranks merged at one rank, and the bytes of one rank sent to all.
+//! Tree collectives: contributions of all ranks merged at one rank, and the bytes of one rank sent to all; the shares
+//! of data that ranks can contribute.
+
+use std::ops::Range;
 
 use super::config::{agree_on_equal, hash_of};
 use super::{Beside, Group, StepSetup};
@@ -198,10 +201,22 @@ fn copied(bytes: &[u8]) -> Result<Slice> {
 }
 
 impl<T: Transport> Group<T> {
+    /// Returns the range of `total` items that this rank gets if they are divided among the ranks that can contribute
+    /// to a tree (UDD, Leu and Kuo 1996, Sections 3.2 and 3.3): those that have not failed as far as this rank knows,
+    /// and that the faulty links do not cut off from the sink. Idle spares get nothing. The ranges are contiguous in
+    /// the order of ranks, and their sizes differ by one at most. After a collective call all survivors know the same
+    /// failed ranks, so that their ranges cover all items. Local; links are not tested.
+    pub fn tree_share(&self, options: &TreeOptions, total: u64) -> Range<u64> {
+        (options.request).share(&self.members, total, self.members.me())
+    }
+
     /// Merges the contributions of all ranks along a tree around faulty links (Leu and Kuo 1996, Sections 3.1 and
-    /// 3.2). The rank that executes the tree's sink receives the result, the others None. Collective.
+    /// 3.2). The rank that executes the tree's sink receives the result, the others None. Ranks that the faulty links
+    /// cut off from the sink are left out if they contribute no bytes. Collective.
     ///
     /// # Errors
+    /// `Status::Argument` on all ranks if a rank that is cut off contributes something; `Status::State` if the links
+    /// were detected.
     /// `Status::DataLost` if a rank fails before its contribution has left it: [`Group::lost_ranks`] names it.
     pub fn tree_merge(&mut self, arguments: TreeMerge<'_>) -> Result<Option<Slice>> {
         self.tree_merge_checked(Ok(arguments))

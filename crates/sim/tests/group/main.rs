@@ -15,6 +15,7 @@ mod protected;
 mod queries;
 mod redundancy;
 mod refusals;
+mod shares;
 mod spares;
 mod states;
 mod stored_rounds;

@@ -204,9 +204,9 @@ fn is_detected_directly(mutant: Mutant) -> bool {
     trials.any(|trial| trial.mutant == Some(mutant) && judge(&trial, &run(&trial, false)).is_some())
 }
 
-/// Mutants of queries, external sorts, and states with a name, which no trial runs; tests/group/queries.rs, external and
-/// named.rs detect them.
-const IN_GROUPS: [Mutant; 18] = [
+/// Mutants of queries, external sorts, states with a name, and shares, which no trial runs; tests/group/queries.rs,
+/// external, named.rs, stored_rounds.rs and shares.rs detect them.
+const IN_GROUPS: [Mutant; 22] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -225,6 +225,10 @@ const IN_GROUPS: [Mutant; 18] = [
     Mutant::StatesOfEarlierCallUsed,
     Mutant::SharedValueNotContinued,
     Mutant::ExclusionsForgottenAtCommit,
+    Mutant::CutOffDataDropped,
+    Mutant::LateCutOffIgnored,
+    Mutant::SharesOfFailedRanks,
+    Mutant::SharesOfCutOffRanks,
 ];
 
 /// Every mutant is detected, with three or four ranks.

@@ -4,15 +4,20 @@
 //! Faults are declared as pairs of ranks. A pair counts for every link of the cube between a node that one of
 //! them executes and a node that the other executes. A link between two nodes of one rank is in that rank's
 //! memory, and never faulty. No node is faulty, because executors run the nodes of failed ranks and the nodes
-//! without a home rank. Must never: depend on anything but the members and the request, so that all ranks
-//! choose the same tree.
+//! without a home rank. The data are divided among the ranks that the faulty links connect to the sink: the paper's
+//! UDD (Section 3.2) for ranks. Must never: depend on anything but the members and the request, so that all ranks
+//! choose the same tree and the same shares.
 
-use crate::members::{Members, Rank};
+use std::ops::Range;
+
+use crate::members::{Members, Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
 use crate::tree::faults::{Faults, Link, along};
 use crate::tree::find::{Cost, faulty_links, tree_to};
 use crate::tree::plan::{CutOff, MessagePurpose, Remedy, TreePlan};
 use crate::tree::schedule::{LinkModel, Ports, StageStart, TreeSchedule};
 use crate::tree::shape::Tree;
+use crate::tree::shares::{data_nodes, share};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -76,6 +81,54 @@ impl TreeRequest {
         }
         faults
     }
+
+    /// Returns the node to which the tree leads.
+    fn sink(&self, faults: &Faults, members: &Members) -> Node {
+        match self.sink {
+            Some(rank) => rank.home(),
+            None => best_sink(faults, members),
+        }
+    }
+
+    /// Returns the home nodes of the ranks that can contribute to a tree: the survivors that are connected to its sink,
+    /// without idle spares. A rank contributes at its home node.
+    pub fn sharing_nodes(&self, members: &Members) -> NodeSet {
+        let faults = self.faults(members);
+        let absent = if mutant(Mutant::SharesOfFailedRanks) {
+            members.idle_spares().clone()
+        } else {
+            members.without_input()
+        };
+        let mut nodes = contributing_nodes(members, &absent);
+        if !mutant(Mutant::SharesOfCutOffRanks) {
+            nodes = both(&nodes, &data_nodes(&faults, self.sink(&faults, members)));
+        }
+        nodes
+    }
+
+    /// Returns the range of `total` items that a rank gets if they are divided among the ranks that can contribute. The
+    /// ranges are contiguous in the order of ranks, and their sizes differ by one at most.
+    pub fn share(&self, members: &Members, total: u64, rank: Rank) -> Range<u64> {
+        share(total, &self.sharing_nodes(members), rank.home())
+    }
+}
+
+/// Returns the home nodes of all ranks but the absent ones.
+pub fn contributing_nodes(members: &Members, absent: &RankSet) -> NodeSet {
+    let mut nodes = NodeSet::new(members.cube().len());
+    Rank::all(members.ranks())
+        .filter(|rank| !absent.contains(*rank))
+        .for_each(|rank| nodes.insert(rank.home()));
+    nodes
+}
+
+/// Returns the nodes that are in both sets.
+fn both(some: &NodeSet, others: &NodeSet) -> NodeSet {
+    let mut nodes = some.clone();
+    some.iter()
+        .filter(|node| !others.contains(*node))
+        .for_each(|node| nodes.remove(node));
+    nodes
 }
 
 /// The properties of the chosen tree.
@@ -99,6 +152,10 @@ pub struct TreeRoute {
     pub chosen: ChosenTree,
     /// The messages of each step.
     pub schedule: TreeSchedule,
+    /// The error of contributors that have no path to the sink. None: all of them have one.
+    pub cut_off: Option<Error>,
+    /// The contributors with a path to the sink.
+    reached: NodeSet,
     /// The executor of each node when the tree was chosen.
     executors: Vec<Rank>,
 }
@@ -111,19 +168,35 @@ impl TreeRoute {
         request: &TreeRequest,
         contributors: &NodeSet,
     ) -> Result<TreeRoute> {
+        let route = TreeRoute::of_connected(members, request, contributors);
+        match route.cut_off {
+            Some(error) => Err(error),
+            None => Ok(route),
+        }
+    }
+
+    /// Chooses a tree along which the data of those contributors reaches the sink that have a path to it.
+    pub fn of_connected(
+        members: &Members,
+        request: &TreeRequest,
+        contributors: &NodeSet,
+    ) -> TreeRoute {
         let faults = request.faults(members);
-        let sink = match request.sink {
-            Some(rank) => rank.home(),
-            None => best_sink(&faults, members),
-        };
-        let tree = tree_to(sink, &faults, Cost::Paper);
-        let plan = TreePlan::new(&tree, &faults, contributors, request.remedy);
-        let plan = plan.map_err(|cut_off| cut_off_error(&cut_off, members, request))?;
+        let tree = tree_to(request.sink(&faults, members), &faults, Cost::Paper);
+        let sink = tree.sink();
+        let reached = both(contributors, &data_nodes(&faults, sink));
+        let plan = TreePlan::new(&tree, &faults, &reached, request.remedy)
+            .unwrap_or_else(|cut_off| panic!("connected nodes have no path: {cut_off}"));
+        let is_missing = |node: &Node| !reached.contains(*node);
+        let nodes: Vec<Node> = contributors.iter().filter(is_missing).collect();
+        let cut_off = CutOff { sink, nodes };
+        let cut_off =
+            (!cut_off.nodes.is_empty()).then(|| cut_off_error(&cut_off, members, request));
         let machine = LinkModel {
             ports: Ports::All,
             stage_start: StageStart::PerNode,
         };
-        Ok(TreeRoute {
+        TreeRoute {
             chosen: ChosenTree {
                 sink_rank: members.executor(sink),
                 faulty_links: faulty_links(&tree, &faults),
@@ -132,12 +205,19 @@ impl TreeRoute {
                 tree,
             },
             schedule: TreeSchedule::new(&plan, machine),
+            cut_off,
+            reached,
             executors: members
                 .cube()
                 .nodes()
                 .map(|node| members.executor(node))
                 .collect(),
-        })
+        }
+    }
+
+    /// Returns whether the data of a node reaches the sink.
+    pub fn reaches(&self, node: Node) -> bool {
+        self.reached.contains(node)
     }
 
     /// Returns the executor of a node when the tree was chosen.
@@ -237,7 +317,75 @@ mod tests {
         assert_eq!(error.map(|error| error.status), Some(Status::State));
     }
 
+    /// The rows of 1024 that a rank of eight computes at most, where the executor of a node computes the rows of that
+    /// node, and where the rows are divided among the ranks that are connected to the sink. The table in docs/tree.md.
+    #[test]
+    fn rows_of_each_rank_by_nodes_and_by_shares() {
+        let all_of = |rank: u32| (0..8).map(move |other| (rank, other));
+        let most_rows = |failed: &[u32], cut_off: &[u32]| {
+            let members = members(8, failed);
+            let links: Vec<(u32, u32)> = cut_off.iter().flat_map(|rank| all_of(*rank)).collect();
+            let request = request(&links);
+            let faults = request.faults(&members);
+            let by_nodes = members
+                .survivors()
+                .map(|rank| 128 * members.nodes_of(rank).len());
+            let by_nodes =
+                (faults.largest_component().len() == faults.len()).then(|| by_nodes.max());
+            let shares = members
+                .survivors()
+                .map(|rank| request.share(&members, 1024, rank));
+            let by_shares = shares.map(|share| share.end - share.start).max();
+            (by_nodes.flatten(), by_shares.unwrap_or(0))
+        };
+        // By nodes there is no result if a rank is cut off.
+        assert_eq!(most_rows(&[], &[]), (Some(128), 128));
+        assert_eq!(most_rows(&[], &[7]), (None, 147));
+        assert_eq!(most_rows(&[], &[6, 7]), (None, 171));
+        assert_eq!(most_rows(&[], &[5, 6, 7]), (None, 205));
+        assert_eq!(most_rows(&[1], &[]), (Some(256), 147));
+        assert_eq!(most_rows(&[1, 2], &[]), (Some(256), 171));
+        assert_eq!(most_rows(&[1, 2], &[7]), (None, 205));
+        assert_eq!(most_rows(&[2, 3], &[]), (Some(256), 171));
+        assert_eq!(most_rows(&[1, 2, 3], &[]), (Some(512), 205));
+    }
+
     proptest! {
+        /// The ranks with a share are those that a tree reaches, and their shares cover all items.
+        #[test]
+        fn shares_cover_all_items(
+            ranks in 1_usize..20,
+            failed in prop::collection::vec(0_u32..20, 0..6),
+            links in prop::collection::vec((0_u32..20, 0_u32..5), 0..40),
+            sink in prop::option::of(0_u32..20),
+            total: u64,
+        ) {
+            let failed = failed.into_iter();
+            let failed: Vec<u32> = failed.filter(|rank| (1..ranks as u32).contains(rank)).collect();
+            let members = members(ranks, &failed);
+            let links: Vec<(u32, u32)> = links.into_iter().map(|(a, bit)| (a, a ^ 1 << bit)).collect();
+            let sink = sink.map(|sink| Rank(sink % ranks as u32));
+            let request = TreeRequest { sink, ..request(&links) };
+            let living = contributing_nodes(&members, members.faulty());
+            let route = TreeRoute::of_connected(&members, &request, &living);
+            let sharing = request.sharing_nodes(&members);
+            prop_assert!(TreeRoute::new(&members, &request, &sharing).is_ok());
+            prop_assert_eq!(route.cut_off.is_none(), sharing.len() == living.len());
+            let least = total / sharing.len() as u64;
+            let mut next = 0;
+            for rank in Rank::all(ranks) {
+                let own = request.share(&members, total, rank);
+                prop_assert_eq!(own.start, next);
+                next = own.end;
+                if members.is_faulty(rank) || !route.reaches(rank.home()) {
+                    prop_assert!(own.is_empty());
+                } else {
+                    prop_assert!((least..=least + 1).contains(&(own.end - own.start)));
+                }
+            }
+            prop_assert_eq!(next, total);
+        }
+
         #[test]
         fn no_data_crosses_a_faulty_link(
             ranks in 1_usize..20,
@@ -253,7 +401,7 @@ mod tests {
             let request = TreeRequest { remedy, ..request(&links) };
             let mut all = NodeSet::new(members.cube().len());
             (0..ranks as u32).map(Node).for_each(|node| all.insert(node));
-            let Ok(route) = TreeRoute::new(&members, &request, &all) else { return Ok(()) };
+            let route = TreeRoute::of_connected(&members, &request, &all);
             prop_assert!(members.survivors().any(|rank| rank.home() == route.chosen.tree.sink()));
             for transfer in route.schedule.steps().iter().flatten() {
                 let ends = (route.executor(transfer.from), route.executor(transfer.to));

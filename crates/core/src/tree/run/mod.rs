@@ -22,7 +22,7 @@ mod contributions;
 pub mod probe;
 pub mod traverse;
 
-use self::choose::{ChosenTree, TreeRequest, TreeRoute};
+use self::choose::{ChosenTree, TreeRequest, TreeRoute, contributing_nodes};
 use self::contributions::Contributions;
 use self::traverse::{Division, MergeOperator, NodeData, downwards, traverse, upwards};
 use crate::block::Block;
@@ -33,7 +33,7 @@ use crate::mutants::{Mutant, mutant};
 use crate::store::Store;
 use crate::tree::fold::Concatenate;
 use crate::tree::plan::Remedy;
-use crate::vcube::{Node, NodeSet};
+use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -56,7 +56,7 @@ pub struct TreeOp<'r, 'e> {
 
 impl TreeOp<'_, '_> {
     /// Merges the contributions of all ranks. Returns the result on the rank that executes the sink, and None
-    /// on the others. Collective.
+    /// on the others. Ranks without a path to the sink are left out if they contribute no bytes. Collective.
     pub fn merge(
         &mut self,
         mine: Slice,
@@ -99,15 +99,23 @@ impl TreeOp<'_, '_> {
         } else {
             self.request.undivided()
         };
-        let mut route = self.route(&request)?;
+        let mut route = self.route(&request);
         let mut node_data = NodeData::new(merge, false);
         if divides {
             node_data = node_data.divided();
         }
+        let mut is_first = true;
         loop {
+            let mut all_reach = true;
             for (node, data) in contributions.of_nodes() {
-                node_data.contribute(node, data);
+                if route.reaches(node) {
+                    node_data.contribute(node, data);
+                } else {
+                    all_reach &= data.is_empty() || mutant(Mutant::CutOffDataDropped);
+                }
             }
+            all_reach |= !is_first && mutant(Mutant::LateCutOffIgnored);
+            is_first = false;
             self.begin_traversal()?;
             let steps = upwards(&route.schedule);
             traverse(self.engine, &route, &steps, &mut node_data)?;
@@ -117,11 +125,12 @@ impl TreeOp<'_, '_> {
             } else {
                 None
             };
-            if self.commit(&node_data, contributions)? {
+            let cut_off = route.cut_off.as_ref();
+            if self.commit(&node_data, contributions, (all_reach, cut_off))? {
                 return Ok((route.chosen, result));
             }
             if !mutant(Mutant::StaleTree) {
-                route = self.route(&request)?;
+                route = self.route(&request);
             }
             node_data.restart();
         }
@@ -138,7 +147,10 @@ impl TreeOp<'_, '_> {
             ..self.request.undivided()
         };
         loop {
-            let route = self.route(&request)?;
+            let route = self.route(&request);
+            if let Some(cut_off) = route.cut_off {
+                return Err(cut_off);
+            }
             for (node, data) in contributions.of_nodes() {
                 node_data.contribute(node, data);
             }
@@ -151,7 +163,8 @@ impl TreeOp<'_, '_> {
             if completed {
                 self.pass_to_spares(&mut received, &mut node_data)?;
             }
-            match (self.commit(&node_data, contributions)?, received) {
+            let committed = self.commit(&node_data, contributions, (true, None))?;
+            match (committed, received) {
                 (true, Some(received)) => return Ok((route.chosen, received)),
                 (true, None) => {
                     return Err(Error::new(
@@ -230,30 +243,31 @@ impl TreeOp<'_, '_> {
 
     /// Returns a tree for the contributions of all ranks that were alive when the call began. The executors
     /// of their nodes have them.
-    fn route(&self, request: &TreeRequest) -> Result<TreeRoute> {
+    fn route(&self, request: &TreeRequest) -> TreeRoute {
         let members = &self.engine.members;
-        let mut contributors = NodeSet::new(members.cube().len());
-        Rank::all(members.ranks())
-            .filter(|rank| !self.absent.contains(*rank))
-            .for_each(|rank| contributors.insert(rank.home()));
-        TreeRoute::new(self.engine.members, request, &contributors)
+        let contributors = contributing_nodes(members, self.absent);
+        TreeRoute::of_connected(members, request, &contributors)
     }
 
     /// Agrees on whether the traversal is committed. If it is not, the executors of failed ranks' nodes
-    /// receive their contributions.
+    /// receive their contributions. `all_reach`: all data of this rank have a path to the sink. If data of any rank
+    /// have none, returns the error `cut_off` on all ranks.
     fn commit(
         &mut self,
         node_data: &NodeData<'_>,
         contributions: &mut Contributions,
+        (all_reach, cut_off): (bool, Option<&Error>),
     ) -> Result<bool> {
-        let complete = node_data.is_complete();
-        match self.engine.commit(complete, node_data.error.as_ref())? {
-            Verdict::Committed => Ok(true),
-            Verdict::Failed(status) => Err(agreed_error(status, node_data.error.clone())),
-            Verdict::Replay => {
+        let (complete, error) = (node_data.is_complete(), node_data.error.as_ref());
+        let (verdict, all_reach) = self.engine.commit_with(complete, error, all_reach)?;
+        match (verdict, cut_off) {
+            (Verdict::Replay, _) => {
                 self.restore(contributions)?;
                 Ok(false)
             }
+            (_, Some(cut_off)) if !all_reach => Err(cut_off.clone()),
+            (Verdict::Committed, _) => Ok(true),
+            (Verdict::Failed(status), _) => Err(agreed_error(status, node_data.error.clone())),
         }
     }
 }
