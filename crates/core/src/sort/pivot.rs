@@ -11,7 +11,7 @@ use crate::block::{Block, Run};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::Kernel;
+use ftsort_kernels::kernel::{Kernel, ascending};
 use ftsort_kernels::memory;
 use ftsort_kernels::random::SplitMix;
 
@@ -315,8 +315,7 @@ pub fn scattered_samples<'a>(
     };
     let mut samples = spaced_samples(block, drawn, place, kernel);
     if samples.len() > most {
-        samples.sort_by(|one, other| one.point.compare(&other.point, kernel));
-        samples = thin(samples, most);
+        samples = thin(in_order(samples, kernel), most);
     }
     samples
 }
@@ -390,15 +389,15 @@ pub fn whole_chunks(bytes: &[u8], size: usize) -> Result<ChunksExact<'_, u8>> {
 /// Decodes the result of [`encode_samples`].
 pub fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample<'_>>> {
     let point = CutPoint::encoded_bytes(record_bytes);
-    whole_chunks(bytes, point + 8)?
-        .map(|bytes| {
-            let (point, weight) = bytes.split_at(point);
-            Ok(Sample {
-                point: CutPoint::read(point, record_bytes)?,
-                weight: u64::from_le_bytes(weight.try_into().map_err(|_| undecodable())?),
-            })
-        })
-        .collect()
+    let mut samples = Vec::with_capacity(bytes.len() / (point + 8));
+    for bytes in whole_chunks(bytes, point + 8)? {
+        let (point, weight) = bytes.split_at(point);
+        samples.push(Sample {
+            point: CutPoint::read(point, record_bytes)?,
+            weight: u64::from_le_bytes(weight.try_into().map_err(|_| undecodable())?),
+        });
+    }
+    Ok(samples)
 }
 
 /// Returns samples of many blocks that are to be cut into `parts` parts, thinned out if they are very many: then each
@@ -430,14 +429,20 @@ fn thin(samples: Vec<Sample<'_>>, most: usize) -> Vec<Sample<'_>> {
     let weights = samples.iter().map(|sample| u128::from(sample.weight));
     let total: u128 = weights.sum();
     let bound = |index: usize| total * index as u128 / most as u128;
+    // Each sample that is kept is in the middle of the records that it represents from then on. Divisions of such numbers
+    // take long, so there are few.
+    let middle = |index: usize| match index < most {
+        true => (bound(index) + bound(index + 1)) / 2,
+        false => u128::MAX,
+    };
     let mut thinned: Vec<Sample<'_>> = Vec::with_capacity(most);
-    let (mut before, mut index) = (0, 0);
+    let (mut before, mut index, mut next) = (0, 0, middle(0));
     for sample in samples {
         before += u128::from(sample.weight);
         let from = index;
-        // Each sample that is kept is in the middle of the records that it represents from then on.
-        while index < most && (bound(index) + bound(index + 1)) / 2 < before {
+        while next < before {
             index += 1;
+            next = middle(index);
         }
         if index > from {
             let weight = bound(index) - bound(from);
@@ -466,9 +471,23 @@ fn all_samples<'p>(proposals: &'p [(Node, Slice)], kernel: &dyn Kernel) -> Resul
     for (_, proposal) in proposals {
         samples.extend(decode_samples(proposal, kernel.record_bytes())?);
     }
-    // Each proposal is sorted, and the stable sort merges sorted stretches.
-    samples.sort_by(|one, other| one.point.compare(&other.point, kernel));
-    Ok(samples)
+    Ok(in_order(samples, kernel))
+}
+
+/// Returns these samples in the order of their points. Numbers are compared in place of records where they differ, because
+/// comparisons of all records would take as long as the rest of a sort of few records.
+fn in_order<'s>(samples: Vec<Sample<'s>>, kernel: &dyn Kernel) -> Vec<Sample<'s>> {
+    let prefix = |sample: &Sample<'_>| {
+        let mut number = 0;
+        kernel.prefixes(sample.point.record, std::slice::from_mut(&mut number));
+        number
+    };
+    let prefixes: Vec<u64> = samples.iter().map(prefix).collect();
+    let mut order = ascending(&prefixes);
+    for equal in order.chunk_by_mut(|one, other| prefixes[*one] == prefixes[*other]) {
+        equal.sort_by(|one, other| samples[*one].point.compare(&samples[*other].point, kernel));
+    }
+    order.into_iter().map(|at| samples[at].clone()).collect()
 }
 
 /// Returns the cuts between parts that get these shares of the records, one fewer than there are parts. A
