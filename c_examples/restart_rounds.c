@@ -13,31 +13,12 @@
 
 #include "ftsort_rounds.h"
 #include "ftsort_store.h"
+#include "points.h"
 
 typedef struct {
   uint64_t rounds; /* that are done */
   uint64_t inside; /* the points in the circle */
 } state;
-
-/* splitmix64: each round of a node has its own points, on any rank and in any job. */
-static uint64_t next(uint64_t *seed)
-{
-  uint64_t x = *seed += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-static uint64_t points_inside(int node, uint64_t round, uint64_t points)
-{
-  uint64_t seed = (uint64_t)node << 40 ^ round, inside = 0, i;
-  for (i = 0; i < points; i++) {
-    double x = (double)(next(&seed) >> 11) / 9007199254740992.0;
-    double y = (double)(next(&seed) >> 11) / 9007199254740992.0;
-    inside += x * x + y * y < 1;
-  }
-  return inside;
-}
 
 static int begin(void *user, int32_t node, ftsort_buffer *first)
 {

@@ -286,6 +286,18 @@ def dgrp():
     return figure
 
 
+def pi():
+    """The times of the ranks that approximate pi again and again."""
+    rows = tables.read_numbers(DATA / "pi.csv")
+    figure, drawn = plots.axes("execution", "milliseconds", "100 approximations of pi, one after another", size=(8.2, 3.4))
+    for name, colour in (("slowest", RED), ("fastest", BLUE)):
+        drawn.plot([row["execution"] for row in rows], [1000 * row[name] for row in rows], color=colour, linewidth=1,
+                   label=f"{name} rank")
+    drawn.set_ylim(0)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
 def simulator():
     """The number of runs with which the simulator covers every schedule of few failures."""
     rows = tables.read_numbers(DATA / "simulator.csv")
@@ -310,7 +322,7 @@ def simulator():
 
 
 DRAWN = {function.__name__: function
-         for function in (timeline, command, time, stores, parity, recovery, lengths, scaling, scale, balance, dgrp, simulator)}
+         for function in (timeline, command, time, stores, parity, recovery, lengths, scaling, scale, balance, dgrp, pi, simulator)}
 
 
 def draw(names, folder, png):

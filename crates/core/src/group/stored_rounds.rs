@@ -5,15 +5,16 @@
 //! no redundancy of its own: after a failure that takes states along it starts again. At its end its states become the
 //! committed states of the group, together or not at all.
 
-use super::Group;
+use std::ops::Range;
+
 use super::job::{JobSetup, JobStart};
 use super::results::{Safety, none_failed};
 use super::rounds::FinalStates;
+use super::{Group, StepSetup};
 use crate::engine::{Checkpoints, Engine, Finished, reported_by_all};
-use crate::group::StepSetup;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use crate::rounds::{Continued, Hypercube, Note, Rounds, bytes};
+use crate::rounds::{Continued, Hypercube, Note, Rounds, bytes, state_of};
 use crate::store::VersionId;
 use crate::transport::Transport;
 use crate::vcube::{Node, NodeSet};
@@ -24,6 +25,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// A run that stores its states.
 pub(super) struct StoredRun<'a> {
     pub rounds: &'a dyn Rounds,
+    /// The number of rounds.
     pub rounds_in_all: u32,
     /// The runs with this fingerprint continue each other.
     pub fingerprint: u64,
@@ -105,7 +107,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         start: &JobStart,
         run: &StoredRun<'_>,
-        part: std::ops::Range<u32>,
+        part: Range<u32>,
     ) -> Result<bool> {
         let dimension = self.members.cube().dimension();
         let states = self.states.of_all_nodes();
@@ -142,7 +144,7 @@ impl<T: Transport> Group<T> {
                 let shared = continued.last_shared(*node, shared.map(|shared| &shared[..]));
                 match shared.and_then(|shared| run.note(part.end, shared)) {
                     Ok(note) => {
-                        states.put_with_note(*node, crate::rounds::state_of(block), note);
+                        states.put_with_note(*node, state_of(block), note);
                     }
                     Err(error) => put = Err(error),
                 }

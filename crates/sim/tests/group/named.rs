@@ -31,16 +31,18 @@ pub struct World {
     pub budget: MemoryBudget,
     /// Failures that are injected in jobs.
     failures: Plan,
+    spares: usize,
 }
 
 /// The first round of a job, and whether it found states; None: the rank failed.
 type Starts = Vec<Option<Result<(u8, bool)>>>;
 
 impl World {
-    /// A world with failures that are injected in its jobs.
-    pub fn failing(plan: &str) -> World {
+    /// A world with failures that are injected in its jobs, and spares.
+    pub fn failing(plan: &str, spares: usize) -> World {
         World {
             failures: Plan::parse(plan).expect("a failure schedule"),
+            spares,
             ..World::default()
         }
     }
@@ -64,6 +66,7 @@ impl World {
         GroupConfig {
             store: StoreChoice::Directory(Rc::new(open)),
             failures: self.failures.clone(),
+            spares: self.spares,
             ..GroupConfig::default()
         }
     }

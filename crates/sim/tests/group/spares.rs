@@ -1,7 +1,9 @@
 //! Groups with spares: their arguments, and their part in each kind of call.
 
 use super::collectives::count_rounds;
-use super::{SEEDS, joined, keys, parts, play_group, refusal, statuses};
+use super::named::World;
+use super::stored_rounds::{Sums, expected_from, initial, listed, run_stored};
+use super::{SEEDS, crash, joined, keys, parts, play_group, refusal, statuses};
 use ftsort_core::group::{GroupConfig, MergeOperation, TreeMerge, TreeOptions};
 use ftsort_core::members::Rank;
 use ftsort_core::vcube::Node;
@@ -113,4 +115,40 @@ fn trees_and_states_leave_out_idle_spares_and_reach_them() -> Result<()> {
         assert_eq!(states.concat().len(), 4, "seed {seed}");
     }
     Ok(())
+}
+
+/// Whether algorithms in rounds store the initial state of a spare that has taken over from rank 1, also if the spare fails
+/// at a step.
+fn states_of_spares_are_stored(seed: u64) -> bool {
+    let expected = expected_from((0..4).map(initial));
+    for step in [1_000_000].into_iter().chain((60..260).step_by(4)) {
+        let world = World::failing("1@20", 1);
+        let outcomes = world.job(4, (seed, &[crash(3, step)]), |rank, group, world| {
+            group.open_states("loop")?;
+            group.inject(20)?;
+            group.fault_check()?;
+            let mine = match group.members().is_idle_spare(rank) {
+                true => Vec::new(),
+                false => initial(rank.0),
+            };
+            let sums = Sums::new(world, 2);
+            Ok(listed(&run_stored(group, &sums, (&mine, 2))?))
+        });
+        let outcomes = outcomes.unwrap();
+        let told: Vec<Status> = statuses(&outcomes).into_iter().flatten().collect();
+        let is_lost = told.iter().all(|status| *status == Status::DataLost);
+        let states = outcomes.into_iter().flatten().flatten().flatten();
+        let is_right = |(node, state): (u32, u64)| expected[node as usize] == state;
+        let may_be_lost = is_lost && told.len() < 3;
+        let is_fine = may_be_lost || told.iter().all(|status| *status == Status::Ok);
+        if !is_fine || !states.into_iter().all(is_right) {
+            return false;
+        }
+    }
+    true
+}
+
+#[test]
+fn rounds_store_the_state_of_a_spare_that_has_taken_over() {
+    assert!(SEEDS.take(5).all(states_of_spares_are_stored));
 }

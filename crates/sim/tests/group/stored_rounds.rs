@@ -14,7 +14,7 @@ const RANKS: usize = 3;
 
 /// Adds up the states along the dimensions, and adds the value that the nodes shared last. Only rounds 2 and 5 share a
 /// value.
-struct Sums {
+pub struct Sums {
     world: World,
     every: u32,
     /// Numbers of rounds that this rank has run.
@@ -22,7 +22,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(world: &World, every: u32) -> Sums {
+    pub fn new(world: &World, every: u32) -> Sums {
         Sums {
             world: world.clone(),
             every,
@@ -42,7 +42,7 @@ fn of_number(number: u64) -> Result<Slice> {
 }
 
 /// The state with which a node begins, which may be empty: the home rank may have failed before.
-fn initial(node: u32) -> Vec<u8> {
+pub fn initial(node: u32) -> Vec<u8> {
     match node {
         1 => Vec::new(),
         _ => (100 + u64::from(node)).to_le_bytes().to_vec(),
@@ -98,7 +98,7 @@ fn expected() -> Vec<u64> {
 }
 
 /// The states after all rounds, if the ranks provide these.
-fn expected_from(inputs: impl Iterator<Item = Vec<u8>>) -> Vec<u64> {
+pub fn expected_from(inputs: impl Iterator<Item = Vec<u8>>) -> Vec<u64> {
     let inputs: Vec<Vec<u8>> = inputs.collect();
     let states = run_all_nodes(&Sums::new(&World::default(), 1), &inputs).unwrap();
     states.iter().map(|state| number(state)).collect()
@@ -114,14 +114,14 @@ struct Outcome {
     failed: usize,
 }
 
-fn listed(states: &FinalStates) -> BTreeMap<u32, u64> {
+pub fn listed(states: &FinalStates) -> BTreeMap<u32, u64> {
     let states = states.iter();
     states
         .map(|(node, state)| (node.0, number(state)))
         .collect()
 }
 
-fn run_stored(
+pub fn run_stored(
     group: &mut SimGroup<'_>,
     rounds: &dyn Rounds,
     (state, every): (&[u8], u32),
@@ -346,7 +346,7 @@ fn states_of_excluded_executors_are_stored() {
 fn failures_are_injected_in_rounds_of_the_whole_algorithm() {
     for every in [1, 2, 4, 6] {
         for (plan, failed) in [("1@2 2@5", 2), ("0@6.send", 1), ("2@7", 0)] {
-            let world = World::failing(plan);
+            let world = World::failing(plan, 0);
             let outcomes = run_job(&world, (1, every), &[], without_program);
             let (outcomes, _) = outcomes.unwrap();
             let gone = outcomes.iter().filter(|outcome| outcome.is_none()).count();
@@ -497,7 +497,7 @@ fn the_ranks_agree_on_the_rounds_that_are_stored_at_once() {
 fn a_stored_result_is_recovered_after_failures() {
     for seed in SEEDS {
         for clears in [false, true] {
-            let world = World::failing("1@20");
+            let world = World::failing("1@20", 0);
             let outcomes = world.job(RANKS, (seed, &[]), move |rank, group, world| {
                 group.open_states("loop")?;
                 let sums = Sums::new(world, 2);
