@@ -185,14 +185,15 @@ impl<T: Transport> Group<T> {
             self.check_spare("the size of state", copy.len())?;
             // An impossible plan is refused before anything is done.
             Hypercube::new(input.rounds, dimension, provided.clone())?;
-            Ok((input, copy))
+            let fingerprint = input.fingerprint(dimension);
+            Ok((input, copy, fingerprint))
         });
-        let ((input, copy), _) = self.on_engine(|engine| {
-            let (input, copy) = engine.all_or_none(prepared)?;
-            let same = hash_of((input.fingerprint(dimension), input.store_every));
+        let ((input, copy, fingerprint), _) = self.on_engine(|engine| {
+            let (input, copy, fingerprint) = engine.all_or_none(prepared)?;
+            let same = hash_of((fingerprint, input.store_every));
             let equal = engine.all_equal_in(same, FINGERPRINT_BITS)?;
             if equal {
-                Ok((input, copy))
+                Ok((input, copy, fingerprint))
             } else {
                 Err(unequal(&["rounds"]))
             }
@@ -206,15 +207,14 @@ impl<T: Transport> Group<T> {
             input.rounds
         };
         self.last_run = Some(LastRun::Rounds);
-        let algorithm = Hypercube::new(rounds, dimension, provided.clone())?;
+        let algorithm = Hypercube::new(rounds, dimension, provided)?;
         if input.store_every > 0 && algorithm.rounds() > 0 {
             let run = StoredRun {
                 rounds,
-                rounds_in_all: algorithm.rounds(),
-                fingerprint: input.fingerprint(dimension),
+                whole: &algorithm,
+                fingerprint,
                 every: input.store_every,
                 state: copy.into(),
-                provided,
                 key: key.as_ref(),
                 call: seed,
             };

@@ -11,13 +11,13 @@ use super::job::{JobSetup, JobStart};
 use super::results::{Safety, none_failed};
 use super::rounds::FinalStates;
 use super::{Group, StepSetup};
-use crate::engine::{Checkpoints, Engine, Finished, reported_by_all};
+use crate::engine::{Algorithm, Checkpoints, Engine, Finished, reported_by_all};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::rounds::{Continued, Hypercube, Note, Rounds, bytes, state_of};
 use crate::store::VersionId;
 use crate::transport::Transport;
-use crate::vcube::{Node, NodeSet};
+use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -25,16 +25,14 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// A run that stores its states.
 pub(super) struct StoredRun<'a> {
     pub rounds: &'a dyn Rounds,
-    /// The number of rounds.
-    pub rounds_in_all: u32,
+    /// All rounds.
+    pub whole: &'a Hypercube<'a>,
     /// The runs with this fingerprint continue each other.
     pub fingerprint: u64,
     /// The number of rounds in a part.
     pub every: u32,
     /// The initial state of this rank's node.
     pub state: Slice,
-    /// The nodes with a home rank that provides a state.
-    pub provided: NodeSet,
     pub key: Option<&'a DigestKey>,
     /// The same number on all ranks, and for no other call of the group.
     pub call: u64,
@@ -81,8 +79,9 @@ impl<T: Transport> Group<T> {
                 0
             }
         };
-        while round < run.rounds_in_all {
-            let until = run.rounds_in_all.min(round.saturating_add(run.every));
+        let rounds = run.whole.rounds();
+        while round < rounds {
+            let until = rounds.min(round.saturating_add(run.every));
             if self.run_part(start, run, round..until)? {
                 round = until;
             }
@@ -95,8 +94,7 @@ impl<T: Transport> Group<T> {
             (None, self.members.membership().clone()),
             None,
         );
-        let mut result =
-            FinalStates::of_stored(run.rounds_in_all, safety, self.states.version_id());
+        let mut result = FinalStates::of_stored(rounds, safety, self.states.version_id());
         self.list_stored(&mut result)?;
         Ok(result)
     }
@@ -109,20 +107,15 @@ impl<T: Transport> Group<T> {
         run: &StoredRun<'_>,
         part: Range<u32>,
     ) -> Result<bool> {
-        let dimension = self.members.cube().dimension();
         let states = self.states.of_all_nodes();
         let stored = |node: Node| -> Result<Option<(Slice, Vec<u8>)>> {
-            let found = match &states {
-                Some(states) => states.get(node)?,
-                None => None,
-            };
-            Ok(found.map(|(state, note)| {
+            Ok(states.get(node)?.map(|(state, note)| {
                 let note = note.and_then(|note| Note::decode(&note));
                 (state, note.map_or_else(Vec::new, |note| note.shared))
             }))
         };
-        let continued = Continued::new(run.rounds, dimension, part.start, &stored);
-        let algorithm = Hypercube::new(&continued, dimension, run.provided.clone())?;
+        let continued = Continued::new(run.rounds, run.whole.plan(), &part, &stored);
+        let algorithm = run.whole.part(&continued, part.clone());
         let setup = JobSetup {
             key: run.key,
             record_bytes: 1,
@@ -131,7 +124,7 @@ impl<T: Transport> Group<T> {
             ..JobSetup::default()
         };
         let next = self.begin_next_job(start.time);
-        let finished = self.run_job(next, setup, &algorithm.restricted(part.clone()))?;
+        let finished = self.run_job(next, setup, &algorithm)?;
         let has_shared = continued.has_shared(part.end);
         let committed = self.on_stored(|states, engine, lost| {
             let is_complete = begin_with(states, engine, lost, &finished)?;
@@ -140,8 +133,10 @@ impl<T: Transport> Group<T> {
             }
             let mut put = Ok(());
             for (node, block) in &finished.blocks {
-                let shared = finished.decisions.of(*node).filter(|_| has_shared);
-                let shared = continued.last_shared(*node, shared.map(|shared| &shared[..]));
+                let shared = match finished.decisions.of(*node).filter(|_| has_shared) {
+                    Some(shared) => Ok(shared.to_vec()),
+                    None => continued.shared_before(*node),
+                };
                 match shared.and_then(|shared| run.note(part.end, shared)) {
                     Ok(note) => {
                         states.put_with_note(*node, state_of(block), note);
@@ -162,7 +157,8 @@ impl<T: Transport> Group<T> {
         let nodes = self.members.my_nodes().into_iter();
         let states = self.states.of_all_nodes();
         let states = nodes.filter_map(|node| {
-            let (state, _) = states.as_ref()?.get(node).transpose()?.ok()?;
+            // They are in the memory of this rank.
+            let (state, _) = states.get(node).ok().flatten()?;
             Some((node, state))
         });
         result.list_states(states.collect());
@@ -228,12 +224,10 @@ fn stored_round(
     let mut read = None;
     let stored = states.of_all_nodes();
     for node in engine.members().my_nodes() {
-        match stored.as_ref().map(|stored| stored.get(node)) {
-            None | Some(Ok(None)) => mine.is_missing = true,
-            Some(Ok(Some((_, note)))) => {
-                mine.add(note.and_then(|note| Note::decode(&note)), fingerprint)
-            }
-            Some(Err(error)) => read = Some(error),
+        match stored.get(node) {
+            Ok(None) => mine.is_missing = true,
+            Ok(Some((_, note))) => mine.add(note.and_then(|note| Note::decode(&note)), fingerprint),
+            Err(error) => read = Some(error),
         }
     }
     let reports = reported_by_all(engine, mine.encode(), read)?;
@@ -310,7 +304,7 @@ fn store_first(
         let mut missing = RankSet::new(ranks);
         let mut read = Ok(());
         for node in engine.members().my_nodes() {
-            if !run.provided.contains(node) {
+            if !run.whole.provided().contains(node) {
                 continue;
             }
             let state = match node == me.home() {
@@ -351,10 +345,7 @@ fn of_attempts(
     run: &StoredRun<'_>,
 ) -> Result<Option<Slice>> {
     for version_id in attempts.iter().rev() {
-        let Some(attempt) = states.of_attempt(*version_id) else {
-            continue;
-        };
-        if let Some((state, note)) = attempt.get(node)?
+        if let Some((state, note)) = states.of_attempt(*version_id).get(node)?
             && run.is_initial(note.as_ref())
         {
             return Ok(Some(state));

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::{Round, Rounds, Task};
 use crate::mutants::{Mutant, mutant};
@@ -50,26 +51,29 @@ type Stored<'a> = dyn Fn(Node) -> Result<Option<(Slice, Vec<u8>)>> + 'a;
 /// runs a part.
 pub struct Continued<'a> {
     rounds: &'a dyn Rounds,
-    plan: Vec<Round>,
     /// The number of rounds before the states.
     round: u32,
+    /// The first round of the part that shares a value.
+    first_sharing: Option<u32>,
     stored: &'a Stored<'a>,
     /// The values of nodes that were asked for.
     shared: RefCell<BTreeMap<Node, Vec<u8>>>,
 }
 
 impl<'a> Continued<'a> {
-    /// The algorithm on a cube of this dimension, from the states after `round` on.
+    /// The algorithm with this plan, from the states before a part of its rounds on.
     pub fn new(
         rounds: &'a dyn Rounds,
-        dimension: u32,
-        round: u32,
+        plan: &[Round],
+        part: &Range<u32>,
         stored: &'a Stored<'a>,
     ) -> Continued<'a> {
+        let mut entries = part.clone().zip(&plan[part.start as usize..]);
+        let first = entries.find(|(_, entry)| entry.share.is_some());
         Continued {
             rounds,
-            plan: rounds.plan(dimension),
-            round,
+            round: part.start,
+            first_sharing: first.map(|(before, _)| before + 1),
             stored,
             shared: RefCell::default(),
         }
@@ -82,21 +86,21 @@ impl<'a> Continued<'a> {
         }))
     }
 
-    /// Returns the value that a node shared last. `given`: the value since the states, if one was shared.
-    pub fn last_shared(&self, node: Node, given: Option<&[u8]>) -> Result<Vec<u8>> {
-        if given.is_none() && !self.shared.borrow().contains_key(&node) {
+    /// Returns the value that a node had shared last when the states were stored.
+    pub fn shared_before(&self, node: Node) -> Result<Vec<u8>> {
+        if self.round == 0 {
+            return Ok(Vec::new());
+        }
+        if !self.shared.borrow().contains_key(&node) {
             self.stored(node)?;
         }
-        let before = self.shared.borrow();
-        let before = before.get(&node).map_or(&[][..], |value| value);
-        Ok(given.unwrap_or(before).to_vec())
+        Ok(self.shared.borrow().get(&node).cloned().unwrap_or_default())
     }
 
     /// Whether the nodes have shared a value since the states, in rounds up to this one.
     pub fn has_shared(&self, until: u32) -> bool {
-        let since = self.plan.get(self.round as usize..until as usize);
-        let is_shared = since.is_none_or(|since| since.iter().any(|round| round.share.is_some()));
-        is_shared || self.round == 0 || mutant(Mutant::SharedValueNotContinued)
+        let is_shared = self.first_sharing.is_some_and(|first| first <= until);
+        is_shared || mutant(Mutant::SharedValueNotContinued)
     }
 
     /// Calls a function with a task that has the value shared last, of rounds up to `until`.
@@ -106,8 +110,10 @@ impl<'a> Continued<'a> {
         until: u32,
         function: impl FnOnce(&Task<'_>) -> Result<R>,
     ) -> Result<R> {
-        let given = self.has_shared(until).then_some(task.shared);
-        let shared = self.last_shared(task.node, given)?;
+        if self.has_shared(until) {
+            return function(task);
+        }
+        let shared = self.shared_before(task.node)?;
         function(&Task {
             shared: &shared,
             ..*task
@@ -116,8 +122,8 @@ impl<'a> Continued<'a> {
 }
 
 impl Rounds for Continued<'_> {
-    fn plan(&self, _dimension: u32) -> Vec<Round> {
-        self.plan.clone()
+    fn plan(&self, dimension: u32) -> Vec<Round> {
+        self.rounds.plan(dimension)
     }
 
     fn init(&self, node: Node) -> Result<Slice> {

@@ -3,6 +3,7 @@
 //! Must never: change the bytes that a user's function returns.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::{Round, Rounds, Task};
 use crate::block::Block;
@@ -16,7 +17,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 pub struct Hypercube<'a> {
     rounds: &'a dyn Rounds,
     dimension: u32,
-    plan: Vec<Round>,
+    plan: Rc<[Round]>,
     /// The rounds that are run, as positions in the plan.
     part: Range<usize>,
     /// The nodes with a home rank that provides a state.
@@ -41,18 +42,31 @@ impl<'a> Hypercube<'a> {
             rounds,
             dimension,
             part: 0..plan.len(),
-            plan,
+            plan: plan.into(),
             provided,
         })
     }
 
-    /// Restricts it to the rounds after the first `part.start`, up to round `part.end`. The states before them are
-    /// the first states of the algorithm.
-    pub fn restricted(self, part: Range<u32>) -> Hypercube<'a> {
+    /// The plan of all rounds.
+    pub fn plan(&self) -> &[Round] {
+        &self.plan
+    }
+
+    /// The rounds after the first `part.start`, up to round `part.end`, of an algorithm with the same plan. `rounds`
+    /// provides the states before them.
+    pub fn part<'b>(&self, rounds: &'b dyn Rounds, part: Range<u32>) -> Hypercube<'b> {
         Hypercube {
+            rounds,
+            dimension: self.dimension,
+            plan: Rc::clone(&self.plan),
             part: part.start as usize..part.end as usize,
-            ..self
+            provided: self.provided.clone(),
         }
+    }
+
+    /// The nodes with a home rank that provides a state.
+    pub fn provided(&self) -> &NodeSet {
+        &self.provided
     }
 
     /// Returns a node's final state, from its last block.

@@ -242,25 +242,24 @@ impl Checkpoints {
         self.named.is_some()
     }
 
-    /// Returns the committed states of all nodes, for as long as no other version is committed; None if the states
-    /// have no name, so that a rank may not see those of others. Local.
-    pub fn of_all_nodes(&self) -> Option<CommittedStates> {
-        let (named, series) = (self.named.as_ref()?, self.store.series()?);
-        Some(CommittedStates {
+    /// Returns the committed states, of all nodes if they have a name, for as long as no other version is committed.
+    /// Local.
+    pub fn of_all_nodes(&self) -> CommittedStates {
+        let named = self.named.as_ref().zip(self.store.series());
+        CommittedStates {
             here: self.blocks.clone(),
-            files: named.states_of(series),
+            files: named.map(|(named, series)| named.states_of(series)),
             version_id: self.version_id,
-        })
+        }
     }
 
     /// As [`Checkpoints::of_all_nodes`], for a version that was [`Checkpoints::next_version_id`]. Local.
-    pub fn of_attempt(&self, version_id: VersionId) -> Option<CommittedStates> {
-        let committed = self.of_all_nodes()?;
-        Some(CommittedStates {
+    pub fn of_attempt(&self, version_id: VersionId) -> CommittedStates {
+        CommittedStates {
             here: BTreeMap::new(),
             version_id,
-            ..committed
-        })
+            ..self.of_all_nodes()
+        }
     }
 
     /// The version that a commit makes, if no failure is found before.
@@ -508,16 +507,18 @@ impl Checkpoints {
 pub struct CommittedStates {
     /// Those that this rank has in its memory.
     here: BTreeMap<Node, Block>,
-    files: Directory,
+    /// Those of all ranks; None: they are not in files.
+    files: Option<Directory>,
     version_id: VersionId,
 }
 
 impl CommittedStates {
     /// Returns the state of a node, and its note; None if it was never put, or its file is missing or damaged.
     pub fn get(&self, node: Node) -> Result<Option<(Slice, Option<Slice>)>> {
-        let block = match self.here.get(&node) {
-            Some(block) => Some(block.clone()),
-            None => self.files.get(self.version_id, node)?,
+        let block = match (self.here.get(&node), &self.files) {
+            (Some(block), _) => Some(block.clone()),
+            (None, Some(files)) => files.get(self.version_id, node)?,
+            (None, None) => None,
         };
         Ok(block.filter(|block| *block != nothing()).map(|block| {
             let (notes, state): (Vec<Run>, Vec<Run>) =
