@@ -3,7 +3,6 @@
 //! Owns every such buffer, and releases one only after its requests are complete. The buffers of requests
 //! that cannot be completed are kept until the process ends.
 
-use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ops::Range;
 
@@ -11,6 +10,7 @@ use mpi_sys::{MPI_Request, MPI_Status};
 
 use super::comm::{Comm, check, outcome};
 use ftsort_core::transport::mpi_api::{Look, Outcome, RecvBuffer, Request};
+use ftsort_core::transport::numbered::Numbered;
 use ftsort_core::transport::recv_buffers::RecvBuffers;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
@@ -30,9 +30,8 @@ struct Open {
 
 #[derive(Default)]
 pub struct Requests {
-    open: BTreeMap<Request, Open>,
+    open: Numbered<Open>,
     recv_buffers: RecvBuffers,
-    next: u64,
     /// Requests that were abandoned, but that MPI still has.
     stuck: Vec<Open>,
 }
@@ -46,10 +45,7 @@ pub struct Peer {
 
 impl Requests {
     fn keep(&mut self, raw: MPI_Request, uses: Use) -> Request {
-        let request = Request(self.next);
-        self.next += 1;
-        self.open.insert(request, Open { raw, uses });
-        request
+        Request(self.open.add(Open { raw, uses }))
     }
 
     pub fn land(&mut self, bytes: usize) -> Result<RecvBuffer> {
@@ -112,7 +108,7 @@ impl Requests {
     }
 
     pub fn test(&mut self, request: Request) -> Result<Look> {
-        let Some(open) = self.open.get_mut(&request) else {
+        let Some(open) = self.open.get_mut(request.0) else {
             panic!("{request:?} is unknown");
         };
         let look = look(&mut open.raw)?;
@@ -123,13 +119,13 @@ impl Requests {
     }
 
     fn close(&mut self, request: Request) {
-        if let Some(Use::Receive(buffer)) = self.open.remove(&request).map(|open| open.uses) {
+        if let Some(Use::Receive(buffer)) = self.open.remove(request.0).map(|open| open.uses) {
             self.recv_buffers.close(buffer);
         }
     }
 
     pub fn cancel(&mut self, request: Request) -> Result<()> {
-        let Some(open) = self.open.get_mut(&request) else {
+        let Some(open) = self.open.get_mut(request.0) else {
             return Ok(());
         };
         // SAFETY: the request is owned and active; it is tested to its end afterwards.
@@ -137,7 +133,7 @@ impl Requests {
     }
 
     pub fn abandon(&mut self, request: Request) {
-        self.stuck.extend(self.open.remove(&request));
+        self.stuck.extend(self.open.remove(request.0));
     }
 }
 
@@ -164,7 +160,7 @@ fn look(request: &mut MPI_Request) -> Result<Look> {
 impl Drop for Requests {
     fn drop(&mut self) {
         // MPI may read and write these for as long as the process lives.
-        let open = std::mem::take(&mut self.open).into_values();
+        let open = self.open.take_all();
         for open in open.chain(std::mem::take(&mut self.stuck)) {
             match open.uses {
                 Use::Send(payload) => std::mem::forget(payload),

@@ -1,10 +1,43 @@
 //! A set of small numbers, which is iterated in ascending order: the base of the sets of nodes and of ranks.
 
+use std::slice;
+
 /// A set of numbers below a fixed length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bits {
-    words: Vec<u64>,
+    words: Words,
     length: usize,
+}
+
+/// A bit for each number. Sets of up to 64 numbers, which most groups have, need no allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Words {
+    One(u64),
+    Many(Vec<u64>),
+}
+
+impl Words {
+    /// Words of the same value for `length` numbers.
+    fn all(value: u64, length: usize) -> Words {
+        match length.div_ceil(64) {
+            1 => Words::One(value),
+            count => Words::Many(vec![value; count]),
+        }
+    }
+
+    fn as_slice(&self) -> &[u64] {
+        match self {
+            Words::One(word) => slice::from_ref(word),
+            Words::Many(words) => words,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u64] {
+        match self {
+            Words::One(word) => slice::from_mut(word),
+            Words::Many(words) => words,
+        }
+    }
 }
 
 impl Bits {
@@ -29,7 +62,7 @@ impl Bits {
     /// Returns the empty set, for numbers below `length`.
     pub fn new(length: usize) -> Bits {
         Bits {
-            words: vec![0; length.div_ceil(64)],
+            words: Words::all(0, length),
             length,
         }
     }
@@ -37,10 +70,11 @@ impl Bits {
     /// Returns the set of all numbers below `length`.
     pub fn all(length: usize) -> Bits {
         let mut bits = Bits {
-            words: vec![u64::MAX; length.div_ceil(64)],
+            words: Words::all(u64::MAX, length),
             length,
         };
-        if let Some(last) = bits.words.last_mut().filter(|_| !length.is_multiple_of(64)) {
+        let last = bits.words.as_mut_slice().last_mut();
+        if let Some(last) = last.filter(|_| !length.is_multiple_of(64)) {
             *last = (1 << (length % 64)) - 1;
         }
         bits
@@ -48,14 +82,20 @@ impl Bits {
 
     /// Removes all numbers of another set, of any length.
     pub fn remove_all(&mut self, other: &Bits) {
-        for (word, removed) in self.words.iter_mut().zip(&other.words) {
+        for (word, removed) in self.words.as_mut_slice().iter_mut().zip(other.words()) {
             *word &= !removed;
         }
     }
 
     /// Removes the numbers of another set, of any length, that are below `end`.
     pub fn remove_below(&mut self, other: &Bits, end: usize) {
-        for (index, (word, removed)) in self.words.iter_mut().zip(&other.words).enumerate() {
+        for (index, (word, removed)) in self
+            .words
+            .as_mut_slice()
+            .iter_mut()
+            .zip(other.words())
+            .enumerate()
+        {
             let below = end.saturating_sub(index * 64);
             let mask = if below < 64 {
                 (1 << below) - 1
@@ -77,7 +117,7 @@ impl Bits {
     /// If the number is not below the length.
     pub fn insert(&mut self, index: usize) -> bool {
         assert!(index < self.length, "{index} is not below {}", self.length);
-        let word = &mut self.words[index / 64];
+        let word = &mut self.words.as_mut_slice()[index / 64];
         let before = *word;
         *word |= 1 << (index % 64);
         *word != before
@@ -86,39 +126,35 @@ impl Bits {
     /// Removes a number. A number that is not below the length is ignored.
     pub fn remove(&mut self, index: usize) {
         if index < self.length {
-            self.words[index / 64] &= !(1 << (index % 64));
+            self.words.as_mut_slice()[index / 64] &= !(1 << (index % 64));
         }
     }
 
     /// Returns whether the set has this number. False for numbers that are not below the length.
     pub fn contains(&self, index: usize) -> bool {
-        index < self.length && self.words[index / 64] >> (index % 64) & 1 == 1
+        index < self.length && self.words()[index / 64] >> (index % 64) & 1 == 1
     }
 
     /// Returns how many numbers the set has.
     pub fn len(&self) -> usize {
-        self.words
-            .iter()
-            .map(|word| word.count_ones() as usize)
-            .sum()
+        let words = self.words().iter();
+        words.map(|word| word.count_ones() as usize).sum()
     }
 
     /// Returns how many numbers of the set are below `index`: the place of `index` in ascending order.
     pub fn count_below(&self, index: usize) -> usize {
         let (word, bit) = (index / 64, index % 64);
-        let whole = self.words.iter().take(word);
+        let whole = self.words().iter().take(word);
         let whole: usize = whole.map(|word| word.count_ones() as usize).sum();
-        let part = self
-            .words
-            .get(word)
-            .map_or(0, |word| word & ((1 << bit) - 1));
+        let part = self.words().get(word);
+        let part = part.map_or(0, |word| word & ((1 << bit) - 1));
         whole + part.count_ones() as usize
     }
 
     /// Returns the number at a place in ascending order.
     pub fn at(&self, place: usize) -> Option<usize> {
         let mut left = place;
-        for (index, word) in self.words.iter().enumerate() {
+        for (index, word) in self.words().iter().enumerate() {
             let ones = word.count_ones() as usize;
             if left < ones {
                 let rest = (0..left).fold(*word, |rest, _| rest & rest.wrapping_sub(1));
@@ -131,12 +167,12 @@ impl Bits {
 
     /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
-        self.words.iter().all(|word| *word == 0)
+        self.words().iter().all(|word| *word == 0)
     }
 
     /// Returns the numbers in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, word)| {
+        self.words().iter().enumerate().flat_map(|(index, word)| {
             let mut rest = *word;
             std::iter::from_fn(move || {
                 let bit = rest.trailing_zeros();
@@ -148,7 +184,7 @@ impl Bits {
 
     /// Returns the set as words, each of which has a bit for each of 64 numbers.
     pub fn words(&self) -> &[u64] {
-        &self.words
+        self.words.as_slice()
     }
 }
 

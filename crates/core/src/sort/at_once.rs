@@ -33,7 +33,7 @@ pub(super) fn made_at_once(
     let size = kernel.record_bytes();
     let shares = subcube.shares();
     let samples = Samples::of(kernel, &data, shares.len())?;
-    let bounds = bounds(kernel, &data, &samples, &shares);
+    let bounds = Bounds::of(kernel, &data, &samples, &shares);
     let starts: Vec<usize> = bounds.iter().map(|bound| bound.iter().sum()).collect();
     let is_whole = samples.weight == 1;
     let merged = Slice::from(samples.sorted);
@@ -44,7 +44,7 @@ pub(super) fn made_at_once(
         let data = if is_whole {
             merged.part(start * size..end * size)
         } else {
-            let parts = bounds[place].iter().zip(&bounds[place + 1]).zip(&data);
+            let parts = bounds.at(place).iter().zip(bounds.at(place + 1)).zip(&data);
             let parts = parts.map(|((from, to), run)| &run[from * size..to * size]);
             let parts: Vec<&[u8]> = parts.filter(|part| !part.is_empty()).collect();
             let mut block = Buffer::unset((end - start) * size)?;
@@ -61,9 +61,8 @@ pub(super) fn made_at_once(
             digest: None,
         });
     }
-    let inner = &bounds[1..bounds.len() - 1];
-    let cuts = inner.iter().map(|bound| cut_at(kernel, &runs, bound));
-    let cuts: Vec<Cut> = cuts.collect();
+    let inner = bounds.iter().take(shares.len()).skip(1);
+    let cuts: Vec<Cut<&[u8]>> = inner.map(|bound| cut_at(kernel, &runs, bound)).collect();
     let counts = starts.windows(2).map(|start| (start[1] - start[0]) as u64);
     let layout = ResultLayout::of_counts(counts);
     Ok(MadeAtOnce {
@@ -72,33 +71,54 @@ pub(super) fn made_at_once(
     })
 }
 
-/// Returns how many records of each run are before the part of each node, and after the last part, in proportion to the
-/// nodes' shares. Records with equal keys are in the order of the runs.
-fn bounds(
-    kernel: &dyn Kernel,
-    runs: &[&[u8]],
-    samples: &Samples,
-    shares: &[usize],
-) -> Vec<Vec<usize>> {
-    let size = kernel.record_bytes();
-    let counts: Vec<usize> = runs.iter().map(|run| run.len() / size).collect();
-    let total: usize = counts.iter().sum();
-    let all: usize = shares.iter().sum();
-    let mut bounds = vec![vec![0; runs.len()]];
-    let (mut before, mut last) = (0, 0);
-    for share in shares {
-        before += share;
-        let target = (total as u128 * before as u128 / all.max(1) as u128) as usize;
-        bounds.push(if target == last {
-            bounds[bounds.len() - 1].clone()
-        } else if target == total {
-            counts.clone()
-        } else {
-            bound_near(kernel, runs, samples.near(target, size), target)
-        });
-        last = target;
+/// The numbers of records of each run before the part of each node, and before the end of the last one.
+struct Bounds {
+    /// For each place one number for each run.
+    numbers: Vec<usize>,
+    runs: usize,
+    places: usize,
+}
+
+impl Bounds {
+    /// Divides runs in proportion to the nodes' shares. Records with equal keys are in the order of the runs.
+    fn of(kernel: &dyn Kernel, runs: &[&[u8]], samples: &Samples, shares: &[usize]) -> Bounds {
+        let size = kernel.record_bytes();
+        let counts = runs.iter().map(|run| run.len() / size);
+        let total: usize = counts.clone().sum();
+        let all: usize = shares.iter().sum();
+        let places = shares.len() + 1;
+        let mut numbers = Vec::with_capacity(places * runs.len());
+        numbers.resize(runs.len(), 0);
+        let (mut before, mut last) = (0, 0);
+        for share in shares {
+            before += share;
+            let target = (total as u128 * before as u128 / all.max(1) as u128) as usize;
+            if target == last {
+                numbers.extend_from_within(numbers.len() - runs.len()..);
+            } else if target == total {
+                numbers.extend(counts.clone());
+            } else {
+                let sample = samples.near(target, size);
+                push_bound_near(kernel, runs, sample, target, &mut numbers);
+            }
+            last = target;
+        }
+        Bounds {
+            numbers,
+            runs: runs.len(),
+            places,
+        }
     }
-    bounds
+
+    /// The numbers of records before the part of a node.
+    fn at(&self, place: usize) -> &[usize] {
+        &self.numbers[place * self.runs..][..self.runs]
+    }
+
+    /// The numbers of each part, and of the end.
+    fn iter(&self) -> impl Iterator<Item = &[usize]> {
+        (0..self.places).map(|place| self.at(place))
+    }
 }
 
 /// Sorted samples of runs, each of which stands for `weight` records.
@@ -139,15 +159,20 @@ impl Samples {
     }
 }
 
-/// Returns how many records of each run are before the place between records with the key of `record`, or beside all of
-/// these, that is nearest to `target`.
-fn bound_near(kernel: &dyn Kernel, runs: &[&[u8]], record: &[u8], target: usize) -> Vec<usize> {
-    let mut bound: Vec<usize> = runs
-        .iter()
-        .map(|run| kernel.lower_bound(run, record))
-        .collect();
+/// Appends to `numbers` how many records of each run are before the place between records with the key of `record`, or
+/// beside all of these, that is nearest to `target`.
+fn push_bound_near(
+    kernel: &dyn Kernel,
+    runs: &[&[u8]],
+    record: &[u8],
+    target: usize,
+    numbers: &mut Vec<usize>,
+) {
+    let start = numbers.len();
+    numbers.extend(runs.iter().map(|run| kernel.lower_bound(run, record)));
+    let bound = &mut numbers[start..];
     let mut missing = target.saturating_sub(bound.iter().sum());
-    for (run, below) in runs.iter().zip(&mut bound) {
+    for (run, below) in runs.iter().zip(bound) {
         if missing == 0 {
             break;
         }
@@ -158,17 +183,16 @@ fn bound_near(kernel: &dyn Kernel, runs: &[&[u8]], record: &[u8], target: usize)
         *below += equal;
         missing -= equal;
     }
-    bound
 }
 
 /// Returns the cut before the first record that is not below a bound.
-fn cut_at(kernel: &dyn Kernel, runs: &[&Run], bound: &[usize]) -> Cut {
+fn cut_at<'r>(kernel: &dyn Kernel, runs: &[&'r Run], bound: &[usize]) -> Cut<&'r [u8]> {
     let size = kernel.record_bytes();
     let heads = runs.iter().zip(bound);
     let heads = heads.filter(|(run, at)| *at * size < run.data.len());
     let heads = heads.map(|(run, at)| CutPoint::of(run, *at, size));
     let first = heads.min_by(|one, other| one.compare(other, kernel));
-    first.map_or(Cut::AllLower, |point| Cut::At(point.to_owned()))
+    first.map_or(Cut::AllLower, Cut::At)
 }
 
 #[cfg(test)]

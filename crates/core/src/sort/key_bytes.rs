@@ -76,7 +76,7 @@ impl KeyBytes {
     }
 
     /// Returns cuts as a message.
-    pub fn of_cuts(&self, cuts: &[Cut]) -> Vec<u8> {
+    pub fn of_cuts<R: AsRef<[u8]>>(&self, cuts: &[Cut<R>]) -> Vec<u8> {
         let cuts = Cut::encode_all(cuts, self.record_bytes);
         self.pack(cuts, BEFORE_RECORD_OF_CUT, AFTER_RECORD_OF_CUT)
     }

@@ -67,11 +67,16 @@ impl ResultLayout {
     /// Encodes the layout: the total, the starts, and, unless all blocks stay where they are, the old starts and the
     /// cuts.
     pub(super) fn encode(&self, record_bytes: usize) -> Vec<u8> {
-        let mut numbers = [&[self.total][..], &self.starts].concat();
-        if self.old_starts != self.starts || !self.cuts.is_empty() {
-            numbers.extend(&self.old_starts);
+        let is_in_place = self.old_starts == self.starts && self.cuts.is_empty();
+        let old_starts = if is_in_place {
+            &[][..]
+        } else {
+            &self.old_starts
+        };
+        let mut out = Vec::with_capacity(COUNT_BYTES * (1 + self.starts.len() + old_starts.len()));
+        for number in [self.total].iter().chain(&self.starts).chain(old_starts) {
+            out.extend(number.to_le_bytes());
         }
-        let mut out: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
         out.extend(Cut::encode_all(&self.cuts, record_bytes));
         out
     }

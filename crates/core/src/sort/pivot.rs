@@ -136,11 +136,7 @@ impl CutPoint {
 
     /// Returns the point after all records of the same key.
     fn after_equal_keys(self) -> CutPoint {
-        CutPoint {
-            origin: u32::MAX,
-            position: u64::MAX,
-            ..self
-        }
+        CutPoint::after_key(self.record)
     }
 
     /// Returns the point after all records of this record's key.
@@ -158,7 +154,7 @@ impl CutPoint {
     }
 }
 
-impl Cut {
+impl<R: AsRef<[u8]>> Cut<R> {
     /// Appends the cut as a message. All cuts of records of one size have the same size.
     pub fn encode(&self, record_bytes: usize, out: &mut Vec<u8>) {
         let end = out.len() + Cut::encoded_bytes(record_bytes);
@@ -173,6 +169,16 @@ impl Cut {
         out.resize(end, 0);
     }
 
+    /// Returns cuts as a message, one after the other.
+    pub fn encode_all(cuts: &[Cut<R>], record_bytes: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(cuts.len() * Cut::encoded_bytes(record_bytes));
+        cuts.iter()
+            .for_each(|cut| cut.encode(record_bytes, &mut out));
+        out
+    }
+}
+
+impl Cut {
     /// Returns the size of a cut as a message, in bytes.
     pub fn encoded_bytes(record_bytes: usize) -> usize {
         1 + CutPoint::encoded_bytes(record_bytes)
@@ -185,14 +191,6 @@ impl Cut {
             Cut::AllLower => Cut::AllLower,
             Cut::At(point) => Cut::At(point.to_owned()),
         })
-    }
-
-    /// Returns cuts as a message, one after the other.
-    pub fn encode_all(cuts: &[Cut], record_bytes: usize) -> Vec<u8> {
-        let mut out = Vec::with_capacity(cuts.len() * Cut::encoded_bytes(record_bytes));
-        cuts.iter()
-            .for_each(|cut| cut.encode(record_bytes, &mut out));
-        out
     }
 
     /// Decodes the result of [`Cut::encode_all`].

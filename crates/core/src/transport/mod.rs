@@ -7,6 +7,7 @@
 
 pub mod comparison;
 pub mod mpi_api;
+pub mod numbered;
 mod protocol;
 pub mod recv_buffers;
 pub mod watch;

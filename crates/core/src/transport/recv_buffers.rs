@@ -1,9 +1,9 @@
 //! The buffers that receives write into, which stay allocated until no receive can write to them any more.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::mpi_api::RecvBuffer;
+use super::numbered::Numbered;
 use ftsort_kernels::buffer::Buffer;
 
 struct Place {
@@ -17,22 +17,17 @@ struct Place {
 /// All receive buffers of one rank.
 #[derive(Default)]
 pub struct RecvBuffers {
-    places: BTreeMap<RecvBuffer, Place>,
-    next: u64,
+    places: Numbered<Place>,
 }
 
 impl RecvBuffers {
     /// Adds a buffer.
     pub fn add(&mut self, buffer: Buffer) -> RecvBuffer {
-        let handle = RecvBuffer(self.next);
-        self.next += 1;
-        let place = Place {
+        RecvBuffer(self.places.add(Place {
             buffer,
             writers: 0,
             released: false,
-        };
-        self.places.insert(handle, place);
-        handle
+        }))
     }
 
     /// Removes a buffer and returns it.
@@ -41,7 +36,7 @@ impl RecvBuffers {
     ///
     /// If a receive may still write to it.
     pub fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
-        let place = self.places.remove(&buffer);
+        let place = self.places.remove(buffer.0);
         let Some(place) = place.filter(|place| place.writers == 0) else {
             panic!("{buffer:?} is unknown or not complete");
         };
@@ -50,7 +45,7 @@ impl RecvBuffers {
 
     /// Gives up a buffer: it is freed as soon as no receive writes to it.
     pub fn release(&mut self, buffer: RecvBuffer) {
-        if let Some(place) = self.places.get_mut(&buffer) {
+        if let Some(place) = self.places.get_mut(buffer.0) {
             place.released = true;
         }
         self.free_if_unused(buffer);
@@ -62,7 +57,7 @@ impl RecvBuffers {
     ///
     /// If the buffer is unknown.
     pub fn open(&mut self, buffer: RecvBuffer, range: Range<usize>) -> &mut [u8] {
-        let Some(place) = self.places.get_mut(&buffer) else {
+        let Some(place) = self.places.get_mut(buffer.0) else {
             panic!("{buffer:?} is unknown");
         };
         place.writers += 1;
@@ -71,13 +66,13 @@ impl RecvBuffers {
 
     /// The bytes of a buffer that has been opened.
     pub fn bytes(&mut self, buffer: RecvBuffer) -> Option<&mut [u8]> {
-        let place = self.places.get_mut(&buffer)?;
+        let place = self.places.get_mut(buffer.0)?;
         Some(&mut place.buffer)
     }
 
     /// Closes a buffer for one receive, which will write no more.
     pub fn close(&mut self, buffer: RecvBuffer) {
-        if let Some(place) = self.places.get_mut(&buffer) {
+        if let Some(place) = self.places.get_mut(buffer.0) {
             place.writers -= 1;
         }
         self.free_if_unused(buffer);
@@ -85,13 +80,13 @@ impl RecvBuffers {
 
     /// Keeps the bytes until the process ends.
     pub fn leak(&mut self, buffer: RecvBuffer) {
-        std::mem::forget(self.places.remove(&buffer));
+        std::mem::forget(self.places.remove(buffer.0));
     }
 
     fn free_if_unused(&mut self, buffer: RecvBuffer) {
         let unused = |place: &Place| place.released && place.writers == 0;
-        if self.places.get(&buffer).is_some_and(unused) {
-            self.places.remove(&buffer);
+        if self.places.get(buffer.0).is_some_and(unused) {
+            self.places.remove(buffer.0);
         }
     }
 }

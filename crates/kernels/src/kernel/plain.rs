@@ -22,6 +22,10 @@ use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned, try_cast_slice};
 /// The smallest number of records that several threads sort.
 const LEAST_SHARED: usize = 1 << 16;
 
+/// Runs of at most this many bytes on average are sorted again with vector instructions, which is faster than to merge
+/// them: 2 to 5 times with runs of 128 bytes, and as fast with runs of this size (8 and 16 runs, 32 and 64-bit numbers).
+const SHORT_RUN_BYTES: usize = 2 << 10;
+
 /// A block of at most this many bytes stays in a second-level cache while it is sorted.
 const CACHED_BYTES: usize = 1 << 19;
 
@@ -191,6 +195,13 @@ fn sort_here<T: PlainKey>(records: &mut [T]) {
     if !sort_if_monotonic(records) {
         sort_unchecked(records);
     }
+}
+
+/// Whether runs of so many bytes together are sorted again in place of a merge. The order of equal numbers does not show.
+fn are_short<T: PlainKey>(runs: &[&[u8]], bytes: usize) -> bool {
+    let merged = runs.iter().filter(|run| !run.is_empty()).count();
+    // Two runs take a single merge, which is fast.
+    vector::is_available::<T::Bits>() && bytes <= SHORT_RUN_BYTES * merged.saturating_sub(1)
 }
 
 /// Sorts records on the calling thread, without a check whether they are sorted.
@@ -364,7 +375,17 @@ impl<T: PlainKey> Kernel for Plain<T> {
     }
 
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()> {
-        merge(&self.numbers, runs, out, self.pool.rayon_pool().as_deref())
+        if !are_short::<T>(runs, out.len()) {
+            return merge(&self.numbers, runs, out, self.pool.rayon_pool().as_deref());
+        }
+        let mut rest = &mut *out;
+        for run in runs {
+            let (place, behind) = rest.split_at_mut(run.len());
+            place.copy_from_slice(run);
+            rest = behind;
+        }
+        sort_unchecked::<T>(cast_slice_mut(out));
+        Ok(())
     }
 
     fn average(&self, records: &[&[u8]]) -> Option<Vec<u8>> {

@@ -6,6 +6,7 @@ use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::transport::Ticket;
 use crate::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
+use crate::transport::numbered::Numbered;
 use crate::transport::watch::Watch;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
@@ -48,8 +49,7 @@ struct Posted {
 pub struct Pending {
     chunk: usize,
     open: Vec<Open>,
-    incoming: BTreeMap<Ticket, Incoming>,
-    next_ticket: u64,
+    incoming: Numbered<Incoming>,
     posted: BTreeMap<Rank, Posted>,
     /// Discarded messages are received here, each over the previous one.
     scratch: Option<RecvBuffer>,
@@ -73,8 +73,7 @@ impl Pending {
         Pending {
             chunk,
             open: Vec::new(),
-            incoming: BTreeMap::new(),
-            next_ticket: 0,
+            incoming: Numbered::default(),
             posted: BTreeMap::new(),
             scratch: None,
         }
@@ -122,17 +121,12 @@ impl Pending {
         capacity: usize,
     ) -> Result<Ticket> {
         let buffer = mpi.land(capacity)?;
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
         let chunks = self.chunks(capacity);
-        self.incoming.insert(
-            ticket,
-            Incoming {
-                buffer,
-                chunks_open: chunks,
-                received: 0,
-            },
-        );
+        let ticket = Ticket(self.incoming.add(Incoming {
+            buffer,
+            chunks_open: chunks,
+            received: 0,
+        }));
         for index in 0..chunks {
             let end = capacity.min((index + 1) * self.chunk);
             let range = index * self.chunk..end;
@@ -206,12 +200,12 @@ impl Pending {
     }
 
     pub fn is_complete(&self, ticket: Ticket) -> bool {
-        let incoming = self.incoming.get(&ticket);
+        let incoming = self.incoming.get(ticket.0);
         incoming.is_some_and(Incoming::is_complete)
     }
 
     pub fn take(&mut self, mpi: &mut impl MpiApi, ticket: Ticket) -> Buffer {
-        let incoming = self.incoming.remove(&ticket);
+        let incoming = self.incoming.remove(ticket.0);
         let Some(incoming) = incoming.filter(Incoming::is_complete) else {
             panic!("{ticket:?} is unknown or not complete");
         };
@@ -257,7 +251,7 @@ impl Pending {
     /// Begins the next epoch: gives up all receives but the complete ones in `keep`.
     pub fn forget(&mut self, mpi: &mut impl MpiApi, keep: &[Ticket]) {
         self.incoming.retain(|ticket, incoming| {
-            let kept = keep.contains(ticket) && incoming.is_complete();
+            let kept = keep.contains(&Ticket(ticket)) && incoming.is_complete();
             if !kept {
                 mpi.release(incoming.buffer);
             }
@@ -329,9 +323,9 @@ pub fn control_buffer(mpi: &mut impl MpiApi, bytes: usize) -> Result<RecvBuffer>
 }
 
 /// Adds a message that has arrived to its receive.
-fn count_arrival(incoming: &mut BTreeMap<Ticket, Incoming>, purpose: Purpose, bytes: usize) {
+fn count_arrival(incoming: &mut Numbered<Incoming>, purpose: Purpose, bytes: usize) {
     if let Purpose::Receive(ticket) = purpose
-        && let Some(into) = incoming.get_mut(&ticket)
+        && let Some(into) = incoming.get_mut(ticket.0)
     {
         into.chunks_open -= 1;
         into.received += bytes;

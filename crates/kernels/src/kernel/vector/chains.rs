@@ -18,7 +18,10 @@ use crate::kernel::pair::Destination;
 const CHAINS: usize = 4;
 
 /// Outputs of less than this many words are merged word by word.
-const SHORT: usize = 256;
+const SHORT: usize = 64;
+
+/// Smaller outputs than this, in bytes, are merged by one chain, because the end of each chain is merged word by word.
+const LEAST_FOR_CHAINS: usize = 16 << 10;
 
 /// If one run is more than this many times as long as the other, it is copied in long pieces.
 const LOPSIDED: usize = 16;
@@ -38,6 +41,10 @@ pub unsafe fn merge_two<V: Lanes>(
     if out.len() < SHORT || shorter * LOPSIDED < out.len() {
         pair::merge_two(one, other, out, |one, other| one < other);
         return;
+    }
+    if size_of_val(out) < LEAST_FOR_CHAINS {
+        // SAFETY: the caller's contract; an output that goes to a cache need not be aligned.
+        return unsafe { in_turns::<V, 1, false>(&mut [Pair { one, other, out }]) };
     }
     // Each chain begins at an address for stores that bypass the caches.
     let unaligned = out.as_ptr().align_offset(V::LANES * size_of::<V::Word>());
