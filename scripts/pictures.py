@@ -125,7 +125,7 @@ def stores():
     for place in range(3, len(rows), 3):
         drawn.axvline(place - 0.5, color=GREY, linewidth=0.8)
     drawn.grid(axis="x", visible=False)
-    drawn.set_ylim(-4, 14)
+    drawn.set_ylim(-6, 26)
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 

@@ -361,7 +361,8 @@ pub fn spaced_samples<'a>(
 
 /// Returns samples as a message.
 pub fn encode_samples(samples: &[Sample<'_>]) -> Vec<u8> {
-    let mut out = Vec::new();
+    let sample_bytes = |first: &Sample<'_>| CutPoint::encoded_bytes(first.point.record.len()) + 8;
+    let mut out = Vec::with_capacity(samples.len() * samples.first().map_or(0, sample_bytes));
     for sample in samples {
         sample.point.encode(&mut out);
         out.extend(sample.weight.to_le_bytes());
