@@ -41,7 +41,7 @@ fn every_failure_before_and_after_a_sort_of_many_arrays() {
 /// The headers of blocks with so many runs are longer than a message of unknown length may be.
 #[test]
 fn blocks_of_hundreds_of_arrays_move() {
-    for (ranks, arrays) in [(3, 700), (sized(5, 8), 1500)] {
+    for (ranks, arrays) in [(3, 700), (8, 1500)].into_iter().take(sized(1, 2)) {
         for more in ["", "dense=1", "checks=1 recoveries=1"] {
             for failures in ["", "failures=1@60", "failures=0@90,2@140"] {
                 expect_correct(&parse(&format!(

@@ -30,8 +30,10 @@ fn refusals_of_three_ranks_in_every_store_and_job() {
             "records=6 tree=broadcast hosts=2",
             "records=6 tree=collect",
         ] {
-            let runs = every_refusal(&format!("ranks=3 sorts=2 store={store} {job}"), 0);
-            assert!(runs > 10, "{store} {job}: {runs} runs");
+            let sorts = sized(1, 2);
+            let line = format!("ranks=3 sorts={sorts} store={store} {job}");
+            let runs = every_refusal(&line, 0);
+            assert!(runs > 5 * sorts, "{line}: {runs} runs");
         }
     }
 }
