@@ -42,6 +42,8 @@ COSTS = {
 }
 COST_FIELDS = ["mode", "ranks", "seconds", "interval_ms", "processor_percent", "sent", "answered", "log2", "pairs",
                "without_ms", "with_ms"]
+# The quantiles of Student's t distribution for an interval of 95 %, with 1 to 9 degrees of freedom.
+T95 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]
 CONTROLLER = pathlib.Path("/sys/fs/cgroup/cpu")
 
 
@@ -107,6 +109,15 @@ def measure(options):
                     yield row
 
 
+def mean_with_interval(values):
+    """Returns the mean of some values, with its 95 % confidence interval if there are 2 to 10 of them, as text."""
+    mean = f"{statistics.mean(values):.2f}"
+    if not 2 <= len(values) <= len(T95) + 1:
+        return mean
+    half = T95[len(values) - 2] * statistics.stdev(values) / len(values) ** 0.5
+    return f"{mean} +- {half:.2f}"
+
+
 def draw(table, folder, kind):
     figure, axes = plots.axes("ranks that are slow half of the time", "seconds, median", size=(7.2, 4.2))
     victims = sorted({victims for _, victims in table})
@@ -152,16 +163,18 @@ def main():
     except NotPermitted as reason:
         print(f"skipped: {reason}")
         return
-    table = {}
+    table, means = {}, {}
     for mode, victims in {(row["mode"], int(row["victims"])) for row in rows}:
-        found = [row for row in rows if (row["mode"], int(row["victims"])) == (mode, victims)]
-        table[mode, victims] = statistics.median(float(row["seconds"]) for row in found)
+        found = [float(row["seconds"]) for row in rows if (row["mode"], int(row["victims"])) == (mode, victims)]
+        table[mode, victims] = statistics.median(found)
+        means[mode, victims] = mean_with_interval(found)
+    print(f"{'seconds: median (relative), mean':<34}" + "".join(f"{count:>25} slow" for count in sorted({at for _, at in table})))
     for mode, label in MODES.items():
         counts = sorted(victims for other, victims in table if other == mode)
         base = {count: table.get(("none", count), float("nan")) for count in counts}
-        cells = [f"{table[mode, count]:8.2f} ({table[mode, count] / base[count]:4.2f})" for count in counts]
+        cells = [f"{table[mode, count]:.2f} ({table[mode, count] / base[count]:.2f}), {means[mode, count]}" for count in counts]
         if cells:
-            print(f"{label:<34}" + "".join(f"{cell:>18}" for cell in cells))
+            print(f"{label:<34}" + "".join(f"{cell:>30}" for cell in cells))
     draw(table, options.out, options.kind)
 
 

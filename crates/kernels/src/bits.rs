@@ -9,7 +9,7 @@ pub struct Bits {
     length: usize,
 }
 
-/// A bit for each number. Sets of up to 64 numbers, which most groups have, need no allocation.
+/// A bit for each number. Sets of numbers below 64 need no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Words {
     One(u64),

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-/// Values with ascending numbers, none of which is given twice. Most of them are removed in the order in which they were
-/// added, which takes no search, and no value has an allocation of its own.
+/// Values with ascending numbers, none of which is given twice. No value has an allocation of its own. Most values are
+/// removed in the order in which they were added, which takes no search; another removal moves the values before it or
+/// after it, whichever are fewer.
 #[derive(Debug)]
 pub struct Numbered<T> {
     entries: VecDeque<(u64, T)>,

@@ -22,8 +22,8 @@ use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned, try_cast_slice};
 /// The smallest number of records that several threads sort.
 const LEAST_SHARED: usize = 1 << 16;
 
-/// Runs of at most this many bytes on average are sorted again with vector instructions, which is faster than to merge
-/// them: 2 to 5 times with runs of 128 bytes, and as fast with runs of this size (8 and 16 runs, 32 and 64-bit numbers).
+/// Runs of at most this many bytes on average are sorted again with vector instructions. It takes a part of the time of a
+/// merge with runs of 128 bytes, and as long with runs of this size (8 and 16 runs of numbers of 32 and 64 bits).
 const SHORT_RUN_BYTES: usize = 2 << 10;
 
 /// A block of at most this many bytes stays in a second-level cache while it is sorted.
