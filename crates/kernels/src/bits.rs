@@ -25,6 +25,7 @@ impl Words {
         }
     }
 
+    #[inline]
     fn as_slice(&self) -> &[u64] {
         match self {
             Words::One(word) => slice::from_ref(word),
@@ -131,6 +132,7 @@ impl Bits {
     }
 
     /// Returns whether the set has this number. False for numbers that are not below the length.
+    #[inline]
     pub fn contains(&self, index: usize) -> bool {
         index < self.length && self.words()[index / 64] >> (index % 64) & 1 == 1
     }
