@@ -384,7 +384,7 @@ impl<T: PlainKey> Kernel for Plain<T> {
             place.copy_from_slice(run);
             rest = behind;
         }
-        sort_unchecked::<T>(cast_slice_mut(out));
+        self.sort_all(cast_slice_mut(out));
         Ok(())
     }
 
