@@ -168,7 +168,8 @@ def main():
         found = [float(row["seconds"]) for row in rows if (row["mode"], int(row["victims"])) == (mode, victims)]
         table[mode, victims] = statistics.median(found)
         means[mode, victims] = mean_with_interval(found)
-    print(f"{'seconds: median (relative), mean':<34}" + "".join(f"{count:>25} slow" for count in sorted({at for _, at in table})))
+    victims = sorted({victims for _, victims in table})
+    print(f"{'seconds: median (relative), mean':<34}" + "".join(f"{count:>25} slow" for count in victims))
     for mode, label in MODES.items():
         counts = sorted(victims for other, victims in table if other == mode)
         base = {count: table.get(("none", count), float("nan")) for count in counts}

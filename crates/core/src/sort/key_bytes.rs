@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::pivot::{Cut, CutPoint, Sample, encode_samples, whole_chunks};
+use super::pivot::{Cut, Sample, encode_samples, sample_bytes, whole_chunks};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
@@ -97,7 +97,7 @@ impl KeyBytes {
 
     /// The size of a sample as a message, in bytes.
     pub fn sample_bytes(&self) -> usize {
-        CutPoint::encoded_bytes(self.len()) + 8
+        sample_bytes(self.len())
     }
 
     /// The size of a cut as a message, in bytes.
@@ -145,7 +145,7 @@ impl KeyBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sort::pivot::decode_samples;
+    use crate::sort::pivot::{CutPoint, decode_samples};
     use proptest::prelude::*;
 
     fn key_bytes() -> impl Strategy<Value = KeyBytes> {

@@ -134,11 +134,6 @@ impl CutPoint {
         Ok(CutPoint::read(bytes, record_bytes)?.to_owned())
     }
 
-    /// Returns the point after all records of the same key.
-    fn after_equal_keys(self) -> CutPoint {
-        CutPoint::after_key(self.record)
-    }
-
     /// Returns the point after all records of this record's key.
     pub fn after_key(record: Vec<u8>) -> CutPoint {
         CutPoint {
@@ -361,8 +356,8 @@ pub fn spaced_samples<'a>(
 
 /// Returns samples as a message.
 pub fn encode_samples(samples: &[Sample<'_>]) -> Vec<u8> {
-    let sample_bytes = |first: &Sample<'_>| CutPoint::encoded_bytes(first.point.record.len()) + 8;
-    let mut out = Vec::with_capacity(samples.len() * samples.first().map_or(0, sample_bytes));
+    let record_bytes = samples.first().map_or(0, |first| first.point.record.len());
+    let mut out = Vec::with_capacity(samples.len() * sample_bytes(record_bytes));
     for sample in samples {
         sample.point.encode(&mut out);
         out.extend(sample.weight.to_le_bytes());
@@ -370,9 +365,14 @@ pub fn encode_samples(samples: &[Sample<'_>]) -> Vec<u8> {
     out
 }
 
+/// Returns the size of a sample as a message, in bytes.
+pub fn sample_bytes(record_bytes: usize) -> usize {
+    CutPoint::encoded_bytes(record_bytes) + 8
+}
+
 /// Returns the greatest size of samples as a message, in bytes.
 pub fn samples_limit(parts: usize, record_bytes: usize) -> usize {
-    most_samples(parts, record_bytes) * (CutPoint::encoded_bytes(record_bytes) + 8)
+    most_samples(parts, record_bytes) * sample_bytes(record_bytes)
 }
 
 /// Returns the parts of this size; an error if bytes are left after the last one.
@@ -388,8 +388,9 @@ pub fn whole_chunks(bytes: &[u8], size: usize) -> Result<ChunksExact<'_, u8>> {
 /// Decodes the result of [`encode_samples`].
 pub fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample<'_>>> {
     let point = CutPoint::encoded_bytes(record_bytes);
-    let mut samples = Vec::with_capacity(bytes.len() / (point + 8));
-    for bytes in whole_chunks(bytes, point + 8)? {
+    let size = sample_bytes(record_bytes);
+    let mut samples = Vec::with_capacity(bytes.len() / size);
+    for bytes in whole_chunks(bytes, size)? {
         let (point, weight) = bytes.split_at(point);
         samples.push(Sample {
             point: CutPoint::read(point, record_bytes)?,
@@ -411,12 +412,11 @@ pub fn thinned(
 ) -> Result<Vec<(Node, Slice)>> {
     let size = kernel.record_bytes();
     let bytes: usize = proposals.iter().map(|(_, samples)| samples.len()).sum();
-    let sample_bytes = CutPoint::encoded_bytes(size) + 8;
     let most = most_united_samples(parts, size);
-    let Some((first, _)) = proposals.first().filter(|_| bytes > most * sample_bytes) else {
+    let are_many = bytes > most * sample_bytes(size);
+    let Some(&(first, _)) = proposals.first().filter(|_| are_many) else {
         return Ok(proposals);
     };
-    let first = *first;
     let thinned = thin(all_samples(&proposals, kernel)?, most);
     let samples = encode_samples(&thinned);
     let samples = memory::without_limit(|| Buffer::copy_of(&samples))?;
@@ -565,7 +565,7 @@ pub fn even_splitters(block: &Block, parts: usize, kernel: &dyn Kernel) -> Vec<C
     let inner = (1..parts).filter(|_| records > 0);
     let points = inner.map(|part| {
         let index = (part as u128 * records as u128 / parts as u128) as usize;
-        point_at(block, index, kernel).map(CutPoint::after_equal_keys)
+        point_at(block, index, kernel).map(|point| CutPoint::after_key(point.record))
     });
     points.flatten().collect()
 }

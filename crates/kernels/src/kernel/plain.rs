@@ -22,8 +22,8 @@ use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned, try_cast_slice};
 /// The smallest number of records that several threads sort.
 const LEAST_SHARED: usize = 1 << 16;
 
-/// Runs of at most this many bytes on average are sorted again with vector instructions. It takes a part of the time of a
-/// merge with runs of 128 bytes, and as long with runs of this size (8 and 16 runs of numbers of 32 and 64 bits).
+/// Runs of at most this many bytes on average are not merged but sorted again, with vector instructions. Of 8 or 16 runs
+/// of this size, one takes as long as the other; of shorter runs, a merge takes longer.
 const SHORT_RUN_BYTES: usize = 2 << 10;
 
 /// A block of at most this many bytes stays in a second-level cache while it is sorted.
