@@ -253,6 +253,12 @@ mutants! {
     UnstoredRoundsCounted,
     /// The initial state of a failed rank is taken from a commit of an earlier call.
     StatesOfEarlierCallUsed,
+    /// A result counts as stored although its commit failed.
+    UnstoredResultCounted,
+    /// The blocks of a rank that fails while a stored result is listed are not listed.
+    StoredBlocksNotListedAgain,
+    /// A stored result is returned for other records than those of which it is.
+    ResultOfOtherInputReturned,
     /// A run that continues with stored states begins without the value that its nodes shared last.
     SharedValueNotContinued,
     /// Executors that were excluded during rounds are not excluded while their states are stored.

@@ -16,7 +16,7 @@
 //! | [`columns`], `aggregate`, `select` | keys and values, argsort and positions; groups of equal keys; records at given positions |
 //! | [`external`] | sorts of more data than memory |
 //! | `rounds`, [`tree`], `gather` | user-defined algorithms, tree collectives, results at one rank |
-//! | `states`, `stored_rounds` | states of the caller's own loop; user-defined algorithms that store theirs there |
+//! | `states`, `stored_rounds`, `stored_sort` | states of the caller's own loop; user-defined algorithms and sorts that store theirs there |
 //! | [`verify`] | verification of results |
 //! | [`monitor`] | placement by speed |
 //!
@@ -43,6 +43,7 @@ pub mod services;
 pub mod sort;
 mod states;
 mod stored_rounds;
+mod stored_sort;
 pub mod tree;
 pub mod verify;
 

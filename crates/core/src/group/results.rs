@@ -6,6 +6,7 @@ use super::job::Inputs;
 use super::{FinalStates, Group, Sorted, StepSetup};
 use crate::engine::{Algorithm, Engine, Event, RetainedResult};
 use crate::members::{Members, Membership, RankSet};
+use crate::store::VersionId;
 use crate::transport::Transport;
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -29,6 +30,8 @@ pub(super) struct Safety {
     key: Option<DigestKey>,
     /// How the inputs follow from those of a reload.
     origin: InputOrigin,
+    /// The version of the group's states that has the blocks, if they are stored there.
+    pub stored: Option<VersionId>,
 }
 
 impl Safety {
@@ -48,12 +51,21 @@ impl Safety {
             membership,
             key,
             origin: InputOrigin::Caller,
+            stored: None,
         }
     }
 
     /// The redundancy of a result with inputs that follow in this way from those of a reload.
     pub fn with_origin(self, origin: InputOrigin) -> Safety {
         Safety { origin, ..self }
+    }
+
+    /// The redundancy of a result that this version of the group's states has.
+    pub fn with_stored(self, version_id: VersionId) -> Safety {
+        Safety {
+            stored: Some(version_id),
+            ..self
+        }
     }
 
     /// The number of ranks of the group.
@@ -87,6 +99,9 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::recover`], after the failures since the result was made are known. Collective.
     pub(super) fn recover_agreed(&mut self, result: &mut Sorted) -> Result<()> {
+        if result.safety.stored == Some(self.states.version_id()) {
+            return self.keeping_stats(|group| group.list_stored_blocks(result));
+        }
         let record_bytes = result.record_bytes();
         let dimension = self.members.cube().dimension();
         let threads = self.threads.clone();
@@ -134,8 +149,8 @@ impl<T: Transport> Group<T> {
         self.call_with_limit(|group| {
             let result = group.agree_on_result(result, |states| &states.safety)?;
             let algorithm = result.algorithm();
-            if let Some(version_id) = result.stored {
-                return group.recover_stored(result, version_id);
+            if result.safety.stored == Some(group.states.version_id()) {
+                return group.keeping_stats(|group| group.list_stored(result));
             }
             let recovered = group.restore(&mut result.safety, &algorithm, 1);
             result.relist();

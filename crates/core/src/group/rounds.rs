@@ -55,8 +55,6 @@ pub struct FinalStates {
     states: Vec<(Node, Slice)>,
     rounds: u32,
     pub(super) safety: Safety,
-    /// The version of the group's states that has them, if they are stored there.
-    pub(super) stored: Option<VersionId>,
     /// States that other ranks list since a recovery. Pointers to them stay valid.
     _moved: Vec<Slice>,
 }
@@ -99,8 +97,7 @@ impl FinalStates {
         FinalStates {
             states: Vec::new(),
             rounds,
-            safety,
-            stored: Some(stored),
+            safety: safety.with_stored(stored),
             _moved: Vec::new(),
         }
     }
@@ -241,7 +238,6 @@ impl<T: Transport> Group<T> {
                 (finished.retained, finished.membership),
                 None,
             ),
-            stored: None,
             _moved: Vec::new(),
         };
         if algorithm.rounds() > 0 {

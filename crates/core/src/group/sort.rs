@@ -79,22 +79,31 @@ impl Sorted {
         blocks: &BTreeMap<Node, Block>,
         place: impl Fn(Node, &Block) -> Option<(u64, Slice)>,
     ) -> Result<()> {
-        let (dense, own) = (self.dense, self.own);
         let listed = blocks.iter().filter_map(|(node, block)| {
             let (offset, data) = place(*node, block)?;
-            let counts = !dense || own == Some(*node) || !data.is_empty();
-            counts.then_some((*node, offset, data))
+            self.counts(*node, &data).then_some((*node, offset, data))
         });
         let mut listed = listed.collect();
         if let Some(columns) = &mut self.columns {
             listed = columns.of_blocks(listed, &self.blocks, &self.layout)?;
         }
+        self.list_blocks(listed);
+        Ok(())
+    }
+
+    /// Whether a block is listed.
+    pub(super) fn counts(&self, node: Node, records: &[u8]) -> bool {
+        !self.dense || self.own == Some(node) || !records.is_empty()
+    }
+
+    /// Lists these blocks, in ascending order of node. Pointers to those that were listed stay valid.
+    pub(super) fn list_blocks(&mut self, listed: Vec<(Node, u64, Slice)>) {
         let before = std::mem::replace(&mut self.blocks, listed);
+        let is_listed = |node: Node| self.blocks.binary_search_by_key(&node, |block| block.0);
         let moved = before
             .into_iter()
-            .filter(|(node, ..)| !blocks.contains_key(node));
+            .filter(|block| is_listed(block.0).is_err());
         self._moved.extend(moved.map(|(_, _, data)| data));
-        Ok(())
     }
 
     /// Lists the blocks that the redundancy has for this rank now.

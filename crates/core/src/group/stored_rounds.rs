@@ -8,11 +8,11 @@
 use std::ops::Range;
 
 use super::job::{JobSetup, JobStart};
-use super::results::{Safety, none_failed};
+use super::results::Safety;
 use super::rounds::FinalStates;
 use super::{Group, StepSetup};
-use crate::engine::{Algorithm, Checkpoints, Engine, Finished, reported_by_all};
-use crate::members::{Rank, RankSet};
+use crate::engine::{Algorithm, Checkpoints, Engine, reported_by_all};
+use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::rounds::{Continued, Hypercube, Note, Rounds, bytes, state_of};
 use crate::store::VersionId;
@@ -68,7 +68,7 @@ impl<T: Transport> Group<T> {
     ) -> Result<FinalStates> {
         let found = self.on_stored(|states, engine, lost| {
             states.begin(engine, lost)?;
-            stored_round(states, engine, run.fingerprint)
+            stored_round(states, engine, run.fingerprint, "these rounds")
         })?;
         let mut round = match found {
             Some(round) => round,
@@ -127,7 +127,7 @@ impl<T: Transport> Group<T> {
         let finished = self.run_job(next, setup, &algorithm)?;
         let has_shared = continued.has_shared(part.end);
         let committed = self.on_stored(|states, engine, lost| {
-            let is_complete = begin_with(states, engine, lost, &finished)?;
+            let is_complete = begin_with(states, engine, lost, &finished.membership)?;
             if !is_complete && !mutant(Mutant::RoundsOfFailedRankStored) {
                 return Ok(false);
             }
@@ -152,7 +152,7 @@ impl<T: Transport> Group<T> {
 
     /// Lists the stored states of the nodes that this rank executes, after they have moved to their executors.
     /// Collective.
-    fn list_stored(&mut self, result: &mut FinalStates) -> Result<()> {
+    pub(super) fn list_stored(&mut self, result: &mut FinalStates) -> Result<()> {
         let moved = self.on_stored(|states, engine, lost| states.begin(engine, lost));
         let nodes = self.members.my_nodes().into_iter();
         let states = self.states.of_all_nodes();
@@ -165,25 +165,8 @@ impl<T: Transport> Group<T> {
         moved
     }
 
-    /// Recovers a result that is stored in the states of the group. Collective.
-    pub(super) fn recover_stored(
-        &mut self,
-        result: &mut FinalStates,
-        version_id: VersionId,
-    ) -> Result<()> {
-        if self.states.version_id() == version_id {
-            return self.keeping_stats(|group| group.list_stored(result));
-        }
-        let absent = &result.safety.absent;
-        self.keeping_stats(|group| {
-            group.engage(StepSetup::default(), |engine, beside| {
-                none_failed(engine, absent, beside.lost)
-            })
-        })
-    }
-
     /// Runs a collective step of the present job on the states of the group.
-    fn on_stored<R>(
+    pub(super) fn on_stored<R>(
         &mut self,
         work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
     ) -> Result<R> {
@@ -193,29 +176,31 @@ impl<T: Transport> Group<T> {
     }
 }
 
-/// Begins a round of the stored states with the executors of a finished job. Returns whether its blocks are still on
-/// the executors of their nodes. Collective.
-fn begin_with(
+/// Begins a round of the stored states with the executors of a finished job, which had this membership. Returns whether
+/// its blocks are still on the executors of their nodes. Collective.
+pub(super) fn begin_with(
     states: &mut Checkpoints,
     engine: &mut Engine<'_>,
     lost: &mut RankSet,
-    finished: &Finished,
+    membership: &Membership,
 ) -> Result<bool> {
     if !mutant(Mutant::ExclusionsForgottenAtCommit) {
-        engine.members.exclude_as(&finished.membership);
+        engine.members.exclude_as(membership);
     }
     states.begin(engine, lost)?;
-    Ok(*engine.members().membership() == finished.membership)
+    Ok(engine.members().membership() == membership)
 }
 
-/// Returns the number of rounds before the stored states; None if there are none. Collective.
+/// Returns the number of rounds before the stored states; None if there are none. Collective. `name`: that of the states
+/// in error texts.
 ///
 /// # Errors
-/// `Status::Argument` where they are not states of this algorithm; `Status::DataLost` where some are lost.
-fn stored_round(
+/// `Status::Argument` where they have another fingerprint; `Status::DataLost` where some are lost.
+pub(super) fn stored_round(
     states: &Checkpoints,
     engine: &mut Engine<'_>,
     fingerprint: u64,
+    name: &str,
 ) -> Result<Option<u32>> {
     if states.version_id() == VersionId::INPUT {
         return Ok(None);
@@ -235,12 +220,14 @@ fn stored_round(
         .iter()
         .fold(Found::default(), |found, (_, report)| found.with(report));
     if found.is_foreign {
-        let text = "the stored states are not states of these rounds: call ftsort_store_clear to begin anew, or open \
-                    another name";
+        let text = format!(
+            "the stored states are not states of {name}: call ftsort_store_clear to begin anew, or open another name"
+        );
         return Err(Error::new(Status::Argument, text));
     }
     if found.is_missing && found.round != Some(0) {
-        let text = "stored states of these rounds are lost: call ftsort_store_clear to begin anew";
+        let text =
+            format!("stored states of {name} are lost: call ftsort_store_clear to begin anew");
         return Err(Error::new(Status::DataLost, text));
     }
     Ok(found.round)

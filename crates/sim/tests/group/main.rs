@@ -19,6 +19,7 @@ mod shares;
 mod spares;
 mod states;
 mod stored_rounds;
+mod stored_sorts;
 
 use std::cell::RefCell;
 use std::rc::Rc;

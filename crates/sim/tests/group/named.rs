@@ -32,6 +32,8 @@ pub struct World {
     /// Failures that are injected in jobs.
     failures: Plan,
     spares: usize,
+    /// Results are dense.
+    pub dense: bool,
 }
 
 /// The first round of a job, and whether it found states; None: the rank failed.
@@ -67,6 +69,7 @@ impl World {
             store: StoreChoice::Directory(Rc::new(open)),
             failures: self.failures.clone(),
             spares: self.spares,
+            dense: self.dense,
             ..GroupConfig::default()
         }
     }

@@ -1,0 +1,342 @@
+//! Sorts whose results are stored under the name of the group's states, so that a later call, also of another job,
+//! returns them.
+//!
+//! The blocks of a result become the committed states of the group, together or not at all. Each has a note with the
+//! digest of all records, which a later call compares with the digest of its inputs: a sort does not change the multiset
+//! of the records, so both are equal if the inputs are the same, in any division among the ranks.
+
+use super::config::hash_of;
+use super::input::{Prepared, SortInput};
+use super::job::JobStart;
+use super::results::{Safety, none_failed};
+use super::stored_rounds::{begin_with, stored_round};
+use super::{Group, JobKind, Sorted};
+use crate::engine::{Checkpoints, Engine, reported_by_all};
+use crate::members::RankSet;
+use crate::mutants::{Mutant, mutant};
+use crate::rounds::{Note, bytes};
+use crate::sort::Method;
+use crate::transport::Transport;
+use crate::vcube::Node;
+use crate::wire::{Reader, Writer};
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::digest::{Digest, DigestKey};
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
+
+/// The seed of the digests by which inputs are compared: jobs that have no other number in common need the same.
+const DIGEST_SEED: u64 = 0x0066_7473_6f72_7400;
+
+/// The facts beside a stored block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BlockNote {
+    /// The place of its first record in the result.
+    offset: u64,
+    /// The digest of all records.
+    all: Digest,
+    /// The digest of the input of the node's home rank; None: it is not known, because the rank had failed.
+    home: Option<Digest>,
+}
+
+impl BlockNote {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.u64(self.offset).bytes(&self.all.encode());
+        if let Some(home) = self.home {
+            out.bytes(&home.encode());
+        }
+        out.finish()
+    }
+
+    fn decode(note: &[u8]) -> Option<BlockNote> {
+        let mut fields = Reader::new(note);
+        let offset = fields.u64()?;
+        let all = Digest::decode(fields.bytes(Digest::BYTES)?)?;
+        let home = match fields.rest() {
+            [] => None,
+            home => Some(Digest::decode(home)?),
+        };
+        Some(BlockNote { offset, all, home })
+    }
+}
+
+/// A sort that stores its result.
+struct StoredSort {
+    /// Results with this fingerprint have the same record and division.
+    fingerprint: u64,
+    key: DigestKey,
+    /// The digest of this rank's input.
+    mine: Digest,
+    /// The same number on all ranks, and for no other call of the group.
+    call: u64,
+    /// The ranks without input.
+    absent: RankSet,
+}
+
+/// Whether an input is that of the stored result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Comparison {
+    mine: Digest,
+    /// The digest of all records of the result, where this rank has a block of it.
+    all: Option<Digest>,
+    /// The result has the same input of this rank.
+    is_same_here: bool,
+}
+
+impl Comparison {
+    fn encode(&self) -> Vec<u8> {
+        let all = self.all.unwrap_or_default().encode();
+        let flags = [self.all.is_some(), self.is_same_here].map(u8::from);
+        [&self.mine.encode()[..], &all, &flags].concat()
+    }
+
+    fn decode(report: &[u8]) -> Option<Comparison> {
+        let mut fields = Reader::new(report);
+        let mut digest = || Digest::decode(fields.bytes(Digest::BYTES)?);
+        let (mine, all) = (digest()?, digest()?);
+        let [has_all, is_same_here] = *fields.rest() else {
+            return None;
+        };
+        Some(Comparison {
+            mine,
+            all: (has_all != 0).then_some(all),
+            is_same_here: is_same_here != 0,
+        })
+    }
+}
+
+impl StoredSort {
+    /// Returns whether a result is stored. Collective.
+    ///
+    /// # Errors
+    /// `Status::Argument` where it is not the result of this sort; `Status::DataLost` where states are lost.
+    fn find(
+        &self,
+        states: &mut Checkpoints,
+        engine: &mut Engine<'_>,
+        lost: &mut RankSet,
+    ) -> Result<bool> {
+        states.begin(engine, lost)?;
+        if stored_round(states, engine, self.fingerprint, "this sort")?.is_none() {
+            return Ok(false);
+        }
+        let home = engine.members().me().home();
+        let mut comparison = Comparison {
+            mine: self.mine,
+            all: None,
+            is_same_here: false,
+        };
+        let mut read = None;
+        for (node, found) in stored_blocks(states, engine) {
+            match found {
+                Ok((_, note)) => {
+                    comparison.all = Some(note.all);
+                    comparison.is_same_here |= node == home && note.home == Some(self.mine);
+                }
+                Err(error) => read = Some(error),
+            }
+        }
+        let reports = reported_by_all(engine, comparison.encode(), read)?;
+        let reports = reports.iter();
+        let reports: Vec<Comparison> = reports
+            .filter_map(|(_, report)| Comparison::decode(report))
+            .collect();
+        let all = reports.iter().find_map(|report| report.all);
+        let inputs = reports.iter().map(|report| report.mine);
+        let is_same = all == Some(inputs.fold(Digest::default(), Digest::combine))
+            // The input of a rank that has failed is not known, but those of the others are as they were.
+            || reports.iter().all(|report| report.is_same_here);
+        if is_same || mutant(Mutant::ResultOfOtherInputReturned) {
+            return Ok(true);
+        }
+        // A failed rank may be the difference.
+        none_failed(engine, &self.absent, lost)?;
+        let text = "the stored result is of other records: call ftsort_store_clear to discard it, or open another name";
+        Err(Error::new(Status::Argument, text))
+    }
+
+    /// Stores a result. Returns whether it is stored; otherwise a rank has failed. Collective.
+    fn store(
+        &self,
+        sorted: &Sorted,
+        states: &mut Checkpoints,
+        engine: &mut Engine<'_>,
+        lost: &mut RankSet,
+    ) -> Result<bool> {
+        if !begin_with(states, engine, lost, &sorted.safety.membership)? {
+            return Ok(false);
+        }
+        let blocks = sorted.blocks.iter();
+        let digests = blocks.map(|(_, _, records)| self.key.digest(records));
+        let digest = digests.fold(Digest::default(), Digest::combine);
+        let report = [digest.encode(), self.mine.encode()].concat();
+        let reports = reported_by_all(engine, report, None)?;
+        let (mut all, mut homes) = (Digest::default(), Vec::new());
+        for (rank, report) in &reports {
+            let (blocks, input) = report.split_at(report.len() / 2);
+            all = all.combine(Digest::decode(blocks).unwrap_or_default());
+            homes.extend(Digest::decode(input).map(|input| (rank.home(), input)));
+        }
+        let mut put = Ok(());
+        for node in engine.members().my_nodes() {
+            // A dense result does not list all empty blocks.
+            let listed = sorted.blocks.iter().find(|block| block.0 == node);
+            let (offset, records) = match listed {
+                Some((_, offset, records)) => (*offset, records.clone()),
+                None => (sorted.total, Buffer::default().into()),
+            };
+            let home = homes.iter().find(|home| home.0 == node);
+            let facts = BlockNote {
+                offset,
+                all,
+                home: home.map(|home| home.1),
+            };
+            let note = Note {
+                fingerprint: self.fingerprint,
+                call: self.call,
+                round: 1,
+                shared: facts.encode(),
+            };
+            match bytes(&note.encode()) {
+                Ok(note) => states.put_with_note(node, records, note),
+                Err(error) => put = Err(error),
+            }
+        }
+        states.commit_silently(engine, true, put, lost)
+    }
+}
+
+/// The stored blocks of this rank's nodes.
+fn stored_blocks<'a>(
+    states: &'a Checkpoints,
+    engine: &Engine<'_>,
+) -> impl Iterator<Item = (Node, Result<(Slice, BlockNote)>)> + use<'a> {
+    let nodes = engine.members().my_nodes().into_iter();
+    let stored = states.of_all_nodes();
+    nodes.map(move |node| {
+        let found = stored.get(node).and_then(|found| {
+            let (records, note) = found.ok_or_else(|| missing(node))?;
+            let note = note.and_then(|note| BlockNote::decode(&Note::decode(&note)?.shared));
+            Ok((records, note.ok_or_else(|| missing(node))?))
+        });
+        (node, found)
+    })
+}
+
+fn missing(node: Node) -> Error {
+    let text =
+        format!("the stored block of node {node} is lost: call ftsort_store_clear to sort again");
+    Error::new(Status::DataLost, text)
+}
+
+impl<T: Transport> Group<T> {
+    /// Sorts as [`Group::sort`], and stores the result under the name of the group's states ([`Group::open_states`]). If
+    /// the name has the result of a sort of the same records, it is returned at once; its blocks are those of
+    /// the call that sorted. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::sort`]; `Status::State` where the states have no name; `Status::Argument` for states that are not the
+    /// result of a sort of these records; `Status::Store` where files cannot be read or written.
+    pub fn sort_stored(&mut self, input: SortInput<'_>) -> Result<Sorted> {
+        self.sort_stored_checked(Ok(input))
+    }
+
+    /// As [`Group::sort_stored`], for a caller that may have found an argument wrong.
+    pub fn sort_stored_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
+        self.call(|group| {
+            group.job(JobKind::Sort, |group, start| {
+                MemoryBudget::current().start_peak();
+                let prepared = input.and_then(|input| {
+                    if !group.states.has_name() {
+                        let text = "the stored states have no name: call ftsort_store_open first";
+                        return Err(Error::new(Status::State, text));
+                    }
+                    Prepared::new(input, &group.threads)
+                });
+                let prepared = group.agree_on_input(prepared)?;
+                group.sort_or_find(start, prepared)
+            })
+        })
+    }
+
+    fn sort_or_find(&mut self, start: JobStart, prepared: Prepared<'_>) -> Result<Sorted> {
+        let layout = prepared.layout.clone();
+        let key = DigestKey::new(DIGEST_SEED, layout.record_bytes());
+        let sort = StoredSort {
+            fingerprint: hash_of((prepared.fingerprint(), prepared.stable, self.config.dense)),
+            mine: key.digest(prepared.given),
+            key,
+            call: self.draw_seed(),
+            absent: start.absent.clone(),
+        };
+        let time = start.time;
+        let is_stored = self.on_stored(|states, engine, lost| sort.find(states, engine, lost))?;
+        if !is_stored {
+            let mut sorted = self.sort_prepared(start, Ok(prepared), None, None)?;
+            loop {
+                let stored = self
+                    .on_stored(|states, engine, lost| sort.store(&sorted, states, engine, lost));
+                self.members.readmit_all();
+                if stored? || mutant(Mutant::UnstoredResultCounted) {
+                    break;
+                }
+                self.recover_agreed(&mut sorted)?;
+            }
+        }
+        let safety = Safety::new(
+            (self.id, sort.call),
+            &self.members,
+            (None, self.members.membership().clone()),
+            None,
+        );
+        let mut sorted = Sorted {
+            blocks: Vec::new(),
+            layout,
+            total: 0,
+            method: Method::SampleSort(1),
+            dense: self.config.dense,
+            own: self.members.working_node(),
+            safety: safety.with_stored(self.states.version_id()),
+            array: None,
+            columns: None,
+            filter: None,
+            _moved: Vec::new(),
+        };
+        self.list_stored_blocks(&mut sorted)?;
+        self.note_total_time(time);
+        Ok(sorted)
+    }
+
+    /// Lists the stored blocks of the nodes that this rank executes, after they have moved to their executors. Collective.
+    pub(super) fn list_stored_blocks(&mut self, sorted: &mut Sorted) -> Result<()> {
+        self.on_stored(|states, engine, lost| {
+            loop {
+                let moved = states.begin(engine, lost);
+                let mut listed = Vec::new();
+                let mut read = Ok(());
+                for (node, found) in stored_blocks(states, engine) {
+                    match found {
+                        Ok((records, note)) => {
+                            sorted.total = note.all.count();
+                            if sorted.counts(node, &records) {
+                                listed.push((node, note.offset, records));
+                            }
+                        }
+                        Err(error) => read = Err(error),
+                    }
+                }
+                sorted.list_blocks(listed);
+                let membership = engine.members().membership().clone();
+                sorted.safety.absent = engine.members().faulty().clone();
+                moved?;
+                // A block may have been lost before.
+                engine.all_or_none(read)?;
+                let is_whole = *engine.members().membership() == membership;
+                sorted.safety.membership = membership;
+                if is_whole || mutant(Mutant::StoredBlocksNotListedAgain) {
+                    return Ok(());
+                }
+            }
+        })
+    }
+}

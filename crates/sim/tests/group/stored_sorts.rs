@@ -1,0 +1,469 @@
+//! Sorts that store their results: jobs that end at any step, and jobs that find the results of others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::exclusions::start_monitor;
+use super::named::World;
+use super::*;
+use ftsort_core::group::TreeOptions;
+use ftsort_core::mutants::{Mutant, set_mutant};
+
+const RANKS: usize = 3;
+
+/// The input of a rank, if so many ranks divide the records.
+fn share(rank: Rank, ranks: usize) -> Vec<i32> {
+    let all: Vec<i32> = Rank::all(RANKS).flat_map(keys).collect();
+    let parts: Vec<&[i32]> = all.chunks(all.len().div_ceil(ranks)).collect();
+    parts[rank.0 as usize].to_vec()
+}
+
+/// The blocks of a rank by their nodes.
+type Listed = BTreeMap<u32, (u64, Vec<i32>)>;
+
+/// The outcome of a sort on one rank.
+#[derive(Debug)]
+struct Outcome {
+    blocks: Listed,
+    /// The ranks whose records are in the result.
+    ranks: Vec<Rank>,
+    /// It sorted, and did not only find the result.
+    has_sorted: bool,
+    /// The number of failed ranks that it knows.
+    failed: usize,
+}
+
+fn listed(sorted: &Sorted) -> Listed {
+    let blocks = sorted.blocks();
+    blocks
+        .map(|block| {
+            let keys = block.keys::<i32>().unwrap().to_vec();
+            (block.node.0, (block.offset, keys))
+        })
+        .collect()
+}
+
+type Program = fn(&mut SimGroup<'_>) -> Result<()>;
+
+fn without_program(_: &mut SimGroup<'_>) -> Result<()> {
+    Ok(())
+}
+
+/// The outcomes of a job.
+#[derive(Default)]
+struct Job {
+    outcomes: Vec<Option<Result<Outcome>>>,
+    /// The ranks that it reports as lost.
+    lost: BTreeSet<Rank>,
+    /// The ranks that had not failed when the sort began.
+    begun_with: Vec<Rank>,
+}
+
+/// Runs a job on so many ranks that sorts after a program and recovers the result. An error if it hangs.
+fn run_job(
+    world: &World,
+    ranks: usize,
+    run: (u64, &[Failure]),
+    program: Program,
+) -> std::result::Result<Job, String> {
+    let seen: Rc<RefCell<Job>> = Rc::default();
+    let all_seen = Rc::clone(&seen);
+    let outcomes = world.job(ranks, run, move |rank, group, world| {
+        program(group)?;
+        group.open_states("result")?;
+        let keys = share(rank, ranks);
+        let begun_with: Vec<Rank> = group.members().survivors().collect();
+        seen.borrow_mut().begun_with.clone_from(&begun_with);
+        let sorted = group.sort_stored(SortInput::of_keys(&keys));
+        seen.borrow_mut().lost.extend(group.lost_ranks().iter());
+        let mut sorted = sorted?;
+        world.note_committed(1);
+        let has_sorted = group.last_run().is_some();
+        group.fault_check()?;
+        group.recover(&mut sorted)?;
+        Ok(Outcome {
+            blocks: listed(&sorted),
+            // A result that was found is of all ranks.
+            ranks: match has_sorted {
+                true => begun_with,
+                false => Rank::all(ranks).collect(),
+            },
+            has_sorted,
+            failed: group.members().faulty().len(),
+        })
+    })?;
+    Ok(Job {
+        outcomes,
+        ..all_seen.take()
+    })
+}
+
+impl Job {
+    fn survivors(&self) -> usize {
+        self.outcomes.iter().flatten().count()
+    }
+
+    /// Checks the blocks of the survivors. `was_stored`: the result was there before. Returns whether all blocks are
+    /// there.
+    fn check(&self, was_stored: bool) -> std::result::Result<bool, String> {
+        let (mut found, mut count, mut total) = (BTreeSet::new(), 0, 0);
+        for outcome in self.outcomes.iter().flatten() {
+            let outcome = outcome.as_ref().map_err(ToString::to_string)?;
+            if outcome.has_sorted && was_stored {
+                return Err("records were sorted again".to_owned());
+            }
+            let ranks = outcome.ranks.iter();
+            let mut all: Vec<i32> = ranks
+                .flat_map(|rank| share(*rank, self.outcomes.len()))
+                .collect();
+            all.sort_unstable();
+            total = all.len();
+            for (node, (offset, keys)) in &outcome.blocks {
+                let place = *offset as usize..*offset as usize + keys.len();
+                if all.get(place) != Some(&keys[..]) {
+                    return Err(format!("the block of node {node} is wrong"));
+                }
+                if found.insert(*node) {
+                    count += keys.len();
+                }
+            }
+        }
+        Ok(count == total)
+    }
+}
+
+/// Ends a job at a step of every rank, or lets one rank fail there and ends the others later. Other jobs, with other
+/// numbers of ranks, find the result or sort. Returns whether a rank failed.
+fn ended_and_continued(
+    (seed, dense): (u64, bool),
+    step: u32,
+    spread: u32,
+) -> std::result::Result<bool, String> {
+    let mut world = World::default();
+    world.dense = dense;
+    let failures: Vec<Failure> = (0..RANKS)
+        .map(|rank| crash((rank + seed as usize) % RANKS, step + spread * rank as u32))
+        .collect();
+    let first = run_job(&world, RANKS, (seed, &failures), without_program)?;
+    if first.lost.is_empty() {
+        first.check(false)?;
+    }
+    for (further, ranks) in (1..).zip([3, 4, 3]) {
+        let was_stored = world.committed() > 0;
+        let job = run_job(&world, ranks, (seed + further, &[]), without_program)?;
+        let refused = vec![Some(Status::Argument); ranks];
+        if first.begun_with.len() < RANKS && statuses(&job.outcomes) == refused {
+            // The stored result does not have the records of a rank that failed before the sort.
+            return Ok(true);
+        }
+        if !job.check(was_stored)? {
+            return Err(format!("blocks are missing on {ranks} ranks"));
+        }
+    }
+    Ok(first.survivors() < RANKS)
+}
+
+fn jobs_ended_at_every_step(run: (u64, bool), stride: usize) -> Option<String> {
+    for spread in [0, 1, 7, 60] {
+        for step in (1..).step_by(stride) {
+            match ended_and_continued(run, step, spread) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(text) => return Some(format!("{run:?} step {step} spread {spread}: {text}")),
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn a_result_of_a_job_that_ended_at_any_step_is_found() {
+    let stride = if all_tests() { 1 } else { 5 };
+    for run in [(1, false), (2, true), (3, false)] {
+        assert_eq!(jobs_ended_at_every_step(run, stride), None);
+    }
+}
+
+/// Sorts after a program, with failures of ranks, after which the others go on. Returns whether a rank failed.
+fn survived(
+    seed: u64,
+    failures: &[Failure],
+    (world, program): (&World, Program),
+) -> std::result::Result<bool, String> {
+    let was_stored = world.committed() > 0;
+    let job = run_job(world, RANKS, (seed, failures), program)?;
+    let survivors = job.survivors();
+    if !job.lost.is_empty() {
+        let told: Vec<Status> = statuses(&job.outcomes).into_iter().flatten().collect();
+        // With a stored result the inputs of the failed ranks are not needed.
+        return match told == vec![Status::DataLost; survivors] && !was_stored {
+            true => Ok(true),
+            false => Err(format!("{:?} are lost: {:?}", job.lost, job.outcomes)),
+        };
+    }
+    let is_whole = job.check(was_stored)?;
+    // A rank that fails after the last call takes its blocks along.
+    let knows_all = |outcome: &Outcome| outcome.failed == RANKS - survivors;
+    let mut known = job.outcomes.iter().flatten().flatten();
+    if !is_whole && known.all(knows_all) && survivors > 0 {
+        return Err("blocks are missing".to_owned());
+    }
+    Ok(survivors < RANKS)
+}
+
+/// One rank fails at every step, and another one some steps later; in a job that sorts, or in one that finds the result.
+fn failures_at_every_step(
+    seed: u64,
+    stride: usize,
+    (is_stored, program): (bool, Program),
+) -> Option<String> {
+    for spread in [1, 5, 20, 1000] {
+        for (one, other) in [(0, 1), (1, 2), (2, 0)] {
+            for step in (1..).step_by(stride) {
+                let world = World::default();
+                if is_stored {
+                    run_job(&world, RANKS, (seed, &[]), without_program).unwrap();
+                }
+                let failures = [crash(one, step), crash(other, step + spread)];
+                match survived(seed, &failures, (&world, program)) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(text) => return Some(format!("seed {seed} {failures:?}: {text}")),
+                }
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn stored_sorts_survive_failures_at_any_step() {
+    let stride = if all_tests() { 1 } else { 7 };
+    for is_stored in [false, true] {
+        let found = failures_at_every_step(1, stride, (is_stored, without_program));
+        assert_eq!(found, None, "stored before: {is_stored}");
+    }
+}
+
+#[test]
+fn blocks_of_excluded_executors_are_stored() {
+    let stride = if all_tests() { 1 } else { 7 };
+    let found = failures_at_every_step(2, stride, (false, start_monitor));
+    assert_eq!(found, None);
+}
+
+/// Every allocation and every access to a file may be refused. All ranks return the same status, and the next job has
+/// the result.
+#[test]
+fn refused_memory_and_files_leave_the_stored_result() {
+    let stride = if all_tests() { 1 } else { 5 };
+    let mut refused = Vec::new();
+    for is_stored in [false, true] {
+        for action in (0..).step_by(stride) {
+            let world = World::default();
+            if is_stored {
+                run_job(&world, RANKS, (1, &[]), without_program).unwrap();
+            }
+            let before = world.budget.actions();
+            world.budget.refuse(before + action..before + action + 1);
+            let job = run_job(&world, RANKS, (1, &[]), without_program);
+            let job = job.unwrap();
+            let found = statuses(&job.outcomes);
+            assert_eq!(found, [found[0]; RANKS], "{action}");
+            let actions = world.budget.actions() - before;
+            world.budget.refuse(0..0);
+            if found[0] == Some(Status::Ok) {
+                assert_eq!(job.check(is_stored), Ok(true), "{action}");
+            }
+            let was_stored = world.committed() > 0;
+            let last = run_job(&world, 4, (2, &[]), without_program);
+            assert_eq!(last.unwrap().check(was_stored), Ok(true), "{action}");
+            refused.extend(found[0].filter(|status| *status != Status::Ok));
+            if action > actions {
+                break;
+            }
+        }
+    }
+    assert!(refused.contains(&Status::Store) && refused.contains(&Status::Memory));
+}
+
+/// The errors of all ranks in a job with one more sort of these records, after a program.
+fn refusals(
+    world: &World,
+    program: impl Fn(Rank, &mut SimGroup<'_>) -> Result<()> + 'static,
+    records: impl Fn(Rank) -> Vec<i32> + 'static,
+) -> Vec<Error> {
+    let outcomes = world.job(RANKS, (1, &[]), move |rank, group, _| {
+        program(rank, group)?;
+        refusal(group.sort_stored(SortInput::of_keys(&records(rank))))
+    });
+    let outcomes = outcomes.unwrap().into_iter().flatten();
+    outcomes.map(|outcome| outcome.unwrap()).collect()
+}
+
+fn opened(_: Rank, group: &mut SimGroup<'_>) -> Result<()> {
+    group.open_states("result").map(drop)
+}
+
+/// The records of all ranks but for one of them.
+fn changed(rank: Rank) -> Vec<i32> {
+    let mut changed = keys(rank);
+    if rank == Rank(1) {
+        changed[17] += 1;
+    }
+    changed
+}
+
+/// Whether a sort of other records is refused.
+fn other_records_are_refused() -> bool {
+    let world = World::default();
+    run_job(&world, RANKS, (1, &[]), without_program).unwrap();
+    let job = world.job(RANKS, (1, &[]), |rank, group, _| {
+        opened(rank, group)?;
+        group
+            .sort_stored(SortInput::of_keys(&changed(rank)))
+            .map(drop)
+    });
+    statuses(&job.unwrap()) == [Some(Status::Argument); RANKS]
+}
+
+#[test]
+fn states_that_do_not_fit_are_refused() {
+    for error in refusals(&World::default(), |_, _| Ok(()), keys) {
+        assert_eq!(error.status, Status::State);
+        assert!(
+            error.text.contains("call ftsort_store_open first"),
+            "{error}"
+        );
+    }
+    assert!(other_records_are_refused());
+    let own_states = World::default();
+    let job = own_states.job(RANKS, (1, &[]), |rank, group, _| {
+        opened(rank, group)?;
+        group.put_state(rank.home(), &[1])?;
+        group.commit_states(true)
+    });
+    assert_eq!(statuses(&job.unwrap()), [Some(Status::Ok); RANKS]);
+    let other_type = World::default();
+    let job = other_type.job(RANKS, (1, &[]), |rank, group, _| {
+        opened(rank, group)?;
+        let keys: Vec<u32> = keys(rank).into_iter().map(|key| key as u32).collect();
+        group.sort_stored(SortInput::of_keys(&keys)).map(drop)
+    });
+    assert_eq!(statuses(&job.unwrap()), [Some(Status::Ok); RANKS]);
+    for world in [own_states, other_type] {
+        for error in refusals(&world, opened, keys) {
+            assert_eq!(error.status, Status::Argument);
+            assert!(error.text.contains("call ftsort_store_clear"), "{error}");
+        }
+        let cleared = world.job(RANKS, (1, &[]), |rank, group, _| {
+            opened(rank, group)?;
+            group.clear_states()?;
+            Ok(parts(&group.sort_stored(SortInput::of_keys(&keys(rank)))?))
+        });
+        assert_eq!(joined(cleared.unwrap()), all_keys(RANKS));
+    }
+}
+
+/// The records of a rank that has failed are not compared, and are not lost, if the result is stored.
+#[test]
+fn a_result_is_found_after_failures() {
+    for (plan, records, expected) in [
+        ("2@20", keys as fn(Rank) -> Vec<i32>, Status::Ok),
+        ("2@20", changed, Status::Argument),
+        ("1@20", changed, Status::Ok),
+    ] {
+        let world = World::failing(plan, 0);
+        let stored = world.job(RANKS, (1, &[]), |rank, group, _| {
+            opened(rank, group)?;
+            group.sort_stored(SortInput::of_keys(&keys(rank))).map(drop)
+        });
+        assert_eq!(statuses(&stored.unwrap()), [Some(Status::Ok); RANKS]);
+        let found = world.job(RANKS, (1, &[]), move |rank, group, _| {
+            opened(rank, group)?;
+            group.inject(20)?;
+            group.fault_check()?;
+            Ok(parts(
+                &group.sort_stored(SortInput::of_keys(&records(rank)))?,
+            ))
+        });
+        let found = found.unwrap();
+        let told: Vec<Status> = statuses(&found).into_iter().flatten().collect();
+        assert_eq!(told, [expected; RANKS - 1], "{plan}");
+        if expected == Status::Ok {
+            assert_eq!(joined(found), all_keys(RANKS), "{plan}");
+        }
+    }
+}
+
+/// A result is recovered as long as it is stored, and a gathering takes part in that.
+#[test]
+fn a_stored_result_is_recovered_after_failures() {
+    for seed in SEEDS {
+        for clears in [false, true] {
+            let world = World::failing("1@20", 0);
+            let outcomes = world.job(RANKS, (seed, &[]), move |rank, group, _| {
+                opened(rank, group)?;
+                let mut sorted = group.sort_stored(SortInput::of_keys(&keys(rank)))?;
+                let addresses = |sorted: &Sorted| -> Vec<*const u8> {
+                    let blocks = sorted.blocks();
+                    blocks.map(|block| block.records.as_ptr()).collect()
+                };
+                let before = addresses(&sorted);
+                if clears {
+                    group.clear_states()?;
+                }
+                group.inject(20)?;
+                let recovered = group.recover(&mut sorted);
+                let after = addresses(&sorted);
+                assert!(before.iter().all(|address| after.contains(address)));
+                recovered?;
+                let mut gathered = Vec::new();
+                let options = TreeOptions::default();
+                group.gather(options, &mut sorted, &mut |bytes| {
+                    gathered.extend_from_slice(bytes);
+                    Ok(())
+                })?;
+                Ok((parts(&sorted), gathered))
+            });
+            let outcomes = outcomes.unwrap();
+            if clears {
+                let told = [Some(Status::DataLost), None, Some(Status::DataLost)];
+                assert_eq!(statuses(&outcomes), told, "seed {seed}");
+                continue;
+            }
+            let outcomes = outcomes.into_iter();
+            let mut gathered = Vec::new();
+            let blocks = outcomes.map(|outcome| {
+                let outcome = outcome?;
+                Some(outcome.map(|(parts, bytes)| {
+                    gathered.extend(bytes);
+                    parts
+                }))
+            });
+            let blocks: Vec<_> = blocks.collect();
+            assert_eq!(joined(blocks), all_keys(RANKS), "seed {seed}");
+            let expected = all_keys(RANKS).into_iter().flat_map(i32::to_ne_bytes);
+            assert_eq!(gathered, expected.collect::<Vec<u8>>(), "seed {seed}");
+        }
+    }
+}
+
+/// The mutants of stored sorts, and the test that detects each.
+#[test]
+fn every_mutant_of_stored_sorts_is_detected() {
+    type Detects = fn() -> bool;
+    let failed: Detects = || failures_at_every_step(1, 1, (false, without_program)).is_some();
+    let detected: [(Mutant, Detects); 3] = [
+        (Mutant::UnstoredResultCounted, failed),
+        (Mutant::StoredBlocksNotListedAgain, failed),
+        (Mutant::ResultOfOtherInputReturned, || {
+            !other_records_are_refused()
+        }),
+    ];
+    for (mutant, detects) in detected {
+        set_mutant(Some(mutant));
+        let is_detected = detects();
+        set_mutant(None);
+        assert!(is_detected, "{mutant:?}");
+    }
+}
