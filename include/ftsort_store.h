@@ -8,7 +8,8 @@
  *     ftsort_store_commit(group, done, &committed);   // 0: repeat the round
  *   }
  *
- * With a name for the states (ftsort_store_open) the loop also survives the end of the whole job.
+ * With a name for the states (ftsort_store_open) the loop also survives the end of the whole job, and so does the
+ * result of a sort by ftsort_run_stored.
  *
  * The interface of the papers: checkpoint, readCheckpoint, FaultDetection and FaultInject. An algorithm that fits
  * ftsort_rounds.h needs none of it. The conventions are those of ftsort.h.
@@ -142,6 +143,32 @@ ftsort_status ftsort_input_update(ftsort *group, ftsort_input *input, const void
  *         "Collective calls". After an error the algorithm is the same as before
  */
 ftsort_status ftsort_set_algorithm(ftsort *group, int32_t algorithm, int32_t pivot);
+
+/**
+ * As ftsort_run, and stores the result under the name of ftsort_store_open, so that it survives the end of the job.
+ * [C]
+ *
+ * If the name has the result of a sort of the same records, the function returns it at once, without sorting. So a
+ * program that is started again after all its processes have ended calls the same function with the same records,
+ * and gets the result of the job before, if that had stored it. The records may be divided among the ranks in
+ * another way; the blocks, and the order of equal keys, are those of the job that sorted. The records are compared
+ * by a digest of all of them. Those of a rank that has failed cannot be compared: then the input of each other rank
+ * must be the same as in the job that sorted.
+ *
+ * The blocks are the stored states of their nodes, as of ftsort_store_commit: ftsort_result_recover takes them from
+ * there for as long as they are stored, ftsort_store_clear discards them, and a group stores one result at a time.
+ *
+ * \param record  as for ftsort_run
+ * \param data    as for ftsort_run
+ * \param count   as for ftsort_run
+ * \param result  as for ftsort_run
+ * \return as ftsort_run; FTSORT_ERR_STATE also if the states have no name; FTSORT_ERR_ARGUMENT also if the stored
+ *         states are not the result of a sort of these records, or `record` or `config.dense` was another one: the
+ *         text says how to discard them; FTSORT_ERR_STORE if files cannot be read or written. Then nothing is
+ *         stored
+ */
+ftsort_status ftsort_run_stored(ftsort *group, const ftsort_record *record, const void *data, size_t count,
+                                ftsort_result **result);
 
 /* ---- The virtual hypercube ------------------------------------------------------------------------------- */
 

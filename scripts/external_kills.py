@@ -9,6 +9,7 @@ than the memory of the sort, and scripts/check_records.c compares order and cont
   loop   all ranks of a loop with stored states (tests/c/restart_killed.c) are killed, sometimes one rank before the others,
          and other jobs continue the states, until the loop is complete
   rounds the same with an algorithm in rounds (tests/c/restart_rounds_killed.c)
+  sort   the same with a sort that stores its result, of which the jobs repeat nothing (tests/c/restart_sort_killed.c)
 
 Outcomes:
 
@@ -114,15 +115,18 @@ class Sorts:
 
 
 class Loops:
-    """Loops with stored states in a folder, of the program tests/c/NAME.c."""
+    """Loops with stored states in a folder, of the program tests/c/NAME.c.
+
+    `arguments` are those of the program, and `last` is the number of the last stored round. The line of the result begins
+    with `result`. A loop that `clears` removes its files at the end.
+    """
 
     ROUNDS, POINTS = 60, 100_000
 
-    def __init__(self, options, folder, name, more=0):
+    def __init__(self, options, folder, name, last, arguments=(ROUNDS, POINTS), result="pi is about", clears=True):
         self.options, self.folder = options, pathlib.Path(folder)
         self.program = launch.build_c(launch.ROOT / "tests/c" / f"{name}.c", folder, options.profile)
-        # The number of the last stored round.
-        self.last = self.ROUNDS + more
+        self.last, self.arguments, self.prefix, self.clears = last, arguments, result, clears
         # The numbers of ranks with as many nodes.
         self.ranks = [ranks for ranks in range(2, options.ranks + 1)
                       if (ranks - 1).bit_length() == (options.ranks - 1).bit_length()]
@@ -135,14 +139,15 @@ class Loops:
 
     def run(self, ranks, plan):
         """Runs one job; returns the launch.Run and the Sender."""
-        command = [self.program, self.folder / "states", self.ROUNDS, self.POINTS]
+        command = [self.program, self.folder / "states", *self.arguments]
         (self.folder / "states").mkdir(exist_ok=True)
         return outside.run(ranks, command, self.options.limit, plan)
 
     def result_of(self, output):
-        """Returns the result of a complete loop, which has removed its files; None otherwise."""
-        result = [line for line in output.splitlines() if line.startswith("pi is about")]
-        return result[0] if result and not any((self.folder / "states").iterdir()) else None
+        """Returns the result of a complete loop; None also if it has not removed its files and should have."""
+        result = [line for line in output.splitlines() if line.startswith(self.prefix)]
+        has_files = self.clears and any((self.folder / "states").iterdir())
+        return result[0] if result and not has_files else None
 
     def with_killed_jobs(self, draw):
         """Kills jobs until the loop is complete. Returns the outcome, the number of killed jobs and the output."""
@@ -161,7 +166,7 @@ class Loops:
             words = [line.split() for line in done.output.splitlines()]
             found = {int(line[1]) for line in words if line[:1] == ["found"]}
             reported = [int(line[1]) for line in words if line[:1] == ["committed"]]
-            if committed == self.last and (found == {1} or reported and not found):
+            if self.clears and committed == self.last and (found == {1} or reported and not found):
                 # The states of the complete loop had been discarded, and a job may end before it reports its first commit.
                 committed = 0
             if len(found) > 1 or any(not committed <= rounds <= committed + 1 for rounds in found):
@@ -176,13 +181,16 @@ class Loops:
             # Some ranks had ended: the others may have been killed while they removed their files.
             done, _ = self.run(self.options.ranks, [])
             text += done.output
-        return "right" if self.result_of(done.output) == self.result else "wrong", killed, text
+        # Also the results of jobs that were killed.
+        results = {line for line in text.splitlines() if line.startswith(self.prefix)}
+        is_right = self.result_of(done.output) == self.result and results == {self.result}
+        return "right" if is_right else "wrong", killed, text
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="runs of each number of kills, and sorts of killed jobs")
-    parser.add_argument("--modes", type=lambda text: text.split(","), default=["ranks", "job", "loop", "rounds"])
+    parser.add_argument("--modes", type=lambda text: text.split(","), default=["ranks", "job", "loop", "rounds", "sort"])
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--mb", type=int, default=100, help="the size of the file in 10^6 bytes")
     parser.add_argument("--memory", type=int, default=16, help="the memory of each rank in MiB")
@@ -227,10 +235,13 @@ def main():
         if "job" in options.modes:
             kill_jobs("job", sorts)
         if "loop" in options.modes:
-            kill_jobs("loop", Loops(options, folder, "restart_killed"))
+            kill_jobs("loop", Loops(options, folder, "restart_killed", Loops.ROUNDS))
         if "rounds" in options.modes:
             dimensions = (options.ranks - 1).bit_length()
-            kill_jobs("rounds", Loops(options, folder, "restart_rounds_killed", dimensions))
+            kill_jobs("rounds", Loops(options, folder, "restart_rounds_killed", Loops.ROUNDS + dimensions))
+        if "sort" in options.modes:
+            result = "the whole result is"
+            kill_jobs("sort", Loops(options, folder, "restart_sort_killed", 1, (3_000_000,), result, clears=False))
     sys.exit(1 if bad else 0)
 
 

@@ -958,6 +958,15 @@ module ftsort
       integer(c_int32_t), value :: algorithm
       integer(c_int32_t), value :: pivot
     end function
+    function ftsort_run_stored(group, record, data, count, result) bind(c, name="ftsort_run_stored")
+      import
+      integer(c_int32_t) :: ftsort_run_stored
+      type(c_ptr), value :: group
+      type(ftsort_record), intent(in) :: record
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: count
+      type(c_ptr), intent(out) :: result
+    end function
     function ftsort_dimension(group) bind(c, name="ftsort_dimension")
       import
       integer(c_int32_t) :: ftsort_dimension

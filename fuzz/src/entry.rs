@@ -32,7 +32,8 @@ use ftsort::capi::run::ftsort_run;
 use ftsort::capi::stats::{ftsort_get_stats, ftsort_version};
 use ftsort::capi::status::{ftsort_status, ftsort_status_text};
 use ftsort::capi::store::{
-    ftsort_store_clear, ftsort_store_commit, ftsort_store_get, ftsort_store_open, ftsort_store_put,
+    ftsort_run_stored, ftsort_store_clear, ftsort_store_commit, ftsort_store_get,
+    ftsort_store_open, ftsort_store_put,
 };
 use ftsort::capi::tree::ftsort_tree_options;
 use ftsort::capi::verify::{ftsort_result_of_array, ftsort_result_verify};
@@ -353,9 +354,13 @@ fn others(values: &mut Values<'_>) {
         let (group, mut input, mut result) = (null_mut(), null_mut(), null_mut());
         let protected = ftsort_protect(group, null(), null(), bytes, &mut input);
         let sorted = ftsort_run_protected(group, null_mut(), null(), &mut result);
+        let stored = ftsort_run_stored(group, null(), null(), bytes, &mut result);
         let recovered = ftsort_result_recover(group, null_mut());
         let updated = ftsort_input_update(group, null_mut(), null(), bytes);
-        assert_eq!([protected, sorted, recovered, updated], [ARGUMENT; 4]);
+        assert_eq!(
+            [protected, sorted, stored, recovered, updated],
+            [ARGUMENT; 5]
+        );
         assert_eq!(ftsort_set_algorithm(group, node, node), ARGUMENT);
         ftsort_input_free(input);
         ftsort_result_free(result);

@@ -158,6 +158,14 @@ class basic_group {
     }
   }
 
+  /** Sorts the records of all ranks, and stores the result under the name of ftsort::store::open, under which a later
+   * call, also of another job, finds it (ftsort_run_stored). [C] */
+  template <class Range, class... Key>
+  auto sort_stored(const Range &records, Key... key) const
+  {
+    return with_records(&ftsort_run_stored, records, std::move(key)...);
+  }
+
   /** Sorts several arrays, each by itself, in one order (ftsort_run_many). [C] */
   template <class T, class... Key>
   returned<std::vector<sorted<T>>> sort_many(const std::vector<view<const T>> &arrays, Key... key) const

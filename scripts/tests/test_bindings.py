@@ -32,6 +32,7 @@ NOT_IN_PYTHON = {
     "ftsort_result_of_array": "Result.verify checks results of this package; arrays are checked with NumPy",
     "ftsort_store_open": LOOPS, "ftsort_store_put": LOOPS, "ftsort_store_get": LOOPS, "ftsort_store_commit": LOOPS, "ftsort_store_clear": LOOPS,
     "ftsort_inject": LOOPS,
+    "ftsort_run_stored": "names of stored states are for loops of compiled programs; Group.external_sort has `resume`",
     "ftsort_dimension": NODES, "ftsort_partner": NODES, "ftsort_cluster": NODES,
     "ftsort_buffer_resize": "ftsort_buffer_append fills the buffers of `reload`",
     "ftsort_buffer_pass": CALLBACKS, "ftsort_buffer_reuse": CALLBACKS, "ftsort_rounds_run": CALLBACKS,

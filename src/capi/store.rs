@@ -2,10 +2,13 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
+use super::group::ftsort;
 use super::handle::{
     Handle, clear, on_group, on_group_locally, place_of, place_or_refusal, preset, refuse,
 };
-use super::result::address_of;
+use super::record::{ftsort_record, read_layout};
+use super::result::{address_of, ftsort_result};
+use super::run::sort_on;
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::vcube::Node;
@@ -189,4 +192,39 @@ pub unsafe extern "C" fn ftsort_store_commit(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_store_clear(group: *mut Handle) -> ftsort_status {
     on_group(group, |group| group.group.clear_states())
+}
+
+/// As ftsort_run, and stores the result under the name of ftsort_store_open, so that it survives the end of the job. [C]
+///
+/// If the name has the result of a sort of the same records, the function returns it at once, without sorting. So a
+/// program that is started again after all its processes have ended calls the same function with the same records, and
+/// gets the result of the job before, if that had stored it. The records may be divided among the ranks in another
+/// way; the blocks, and the order of equal keys, are those of the job that sorted. The records are compared by a
+/// digest of all of them. Those of a rank that has failed cannot be compared: then the input of each other rank
+/// must be the same as in the job that sorted.
+///
+/// The blocks are the stored states of their nodes, as of ftsort_store_commit: ftsort_result_recover takes them from there
+/// for as long as they are stored, ftsort_store_clear discards them, and a group stores one result at a time.
+///
+/// \param record  as for ftsort_run
+/// \param data    as for ftsort_run
+/// \param count   as for ftsort_run
+/// \param result  as for ftsort_run
+/// \return as ftsort_run; FTSORT_ERR_STATE also if the states have no name; FTSORT_ERR_ARGUMENT also if the stored states
+///         are not the result of a sort of these records, or `record` or `config.dense` was another one: the text says
+///         how to discard them; FTSORT_ERR_STORE if files cannot be read or written. Then nothing is stored
+///
+/// # Safety
+/// As for [`ftsort_run`](super::run::ftsort_run).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_run_stored(
+    group: *mut Handle,
+    record: *const ftsort_record,
+    data: *const c_void,
+    count: usize,
+    result: *mut *mut ftsort_result,
+) -> ftsort_status {
+    let sort = |group: &mut ftsort, input| group.group.sort_stored_checked(input);
+    // SAFETY: this function's contract.
+    unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }

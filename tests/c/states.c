@@ -1,4 +1,5 @@
-/* States of a loop of the caller (ftsort_store.h): their commits, wrong arguments, and states with a name.
+/* States of a loop of the caller (ftsort_store.h): their commits, wrong arguments, states with a name, and stored results
+ * of sorts.
  *
  *   states DIR    (under mpirun)
  *
@@ -8,6 +9,7 @@
 #include "expect.h"
 #include "ftsort.h"
 #include "ftsort_store.h"
+#include "ftsort_verify.h"
 
 /* States of a caller's loop, with each kind of store, and a sort between commits. */
 static void states(const char *dir)
@@ -112,6 +114,50 @@ static void named_states(const char *dir)
   }
 }
 
+/* A result with a name is found by another group, which has the same records on other ranks. */
+static void stored_results(const char *dir)
+{
+  enum { COUNT = 500 };
+  static const ftsort_record i32 = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+  static int32_t keys[COUNT];
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL;
+  ftsort_result *result = NULL;
+  ftsort_block block;
+  uint64_t violations;
+  int found = 7, turn, i;
+  config.store = FTSORT_STORE_DIRECTORY;
+  config.store_directory = dir;
+  for (turn = 0; turn < 4; turn++) {
+    const int32_t home = (int32_t)((rank + turn) % ranks);
+    for (i = 0; i < COUNT; i++) keys[i] = ((int32_t)i * 7919 + home * 104729) % 100000;
+    EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+    EXPECT(ftsort_run_stored(group, &i32, keys, COUNT, &result) == FTSORT_ERR_STATE && result == NULL);
+    EXPECT(strstr(ftsort_last_error(group), "ftsort_store_open") != NULL);
+    EXPECT(ftsort_store_open(group, "result", &found) == FTSORT_OK && found == (turn == 1 || turn == 2));
+    EXPECT(ftsort_run_stored(group, &i32, keys, COUNT, rank == 0 ? NULL : &result) ==
+           (rank == 0 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+    EXPECT(ftsort_run_stored(group, &i32, keys, COUNT, &result) == FTSORT_OK);
+    EXPECT(ftsort_result_total(result) == (uint64_t)COUNT * (uint64_t)ranks);
+    EXPECT(ftsort_result_verify(group, result, keys, COUNT, &violations) == FTSORT_OK && violations == 0);
+    EXPECT(ftsort_result_recover(group, result) == FTSORT_OK);
+    EXPECT(ftsort_result_block(result, 0, &block) == FTSORT_OK && block.node == rank && block.count > 0);
+    ftsort_result_free(result);
+
+    /* One record of one rank is another one. */
+    if (rank == 1) keys[3]++;
+    EXPECT(ftsort_run_stored(group, &i32, keys, COUNT, &result) == FTSORT_ERR_ARGUMENT && result == NULL);
+    EXPECT(strstr(ftsort_last_error(group), "ftsort_store_clear") != NULL);
+    if (turn >= 2) EXPECT(ftsort_store_clear(group) == FTSORT_OK);
+    if (turn == 2) {
+      EXPECT(ftsort_run_stored(group, &i32, keys, COUNT, &result) == FTSORT_OK);
+      ftsort_result_free(result);
+      EXPECT(ftsort_store_clear(group) == FTSORT_OK);
+    }
+    ftsort_free(group);
+  }
+}
+
 int main(int argc, char **argv)
 {
   int all = 0;
@@ -122,6 +168,7 @@ int main(int argc, char **argv)
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   states(argv[1]);
   named_states(argv[1]);
+  stored_results(argv[1]);
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) printf("states: %s\n", all == 0 ? "fine" : "NOT as documented");
   MPI_Finalize();

@@ -301,6 +301,8 @@ static void failures_and_states(const group &g)
   const ftsort::store states{g};
   const auto unnamed = states.open("name"); /* without a directory */
   EXPECT(!unnamed && unnamed.error().status() == FTSORT_ERR_ARGUMENT);
+  const auto not_stored = g.sort_stored(mine, &star::number);
+  EXPECT(!not_stored && not_stored.error().status() == FTSORT_ERR_STATE);
   value(states.put(g.rank(), std::vector<std::int32_t>{g.rank(), 7}));
   EXPECT(value(states.commit()));
   const auto kept = value(states.get<std::int32_t>(g.rank()));

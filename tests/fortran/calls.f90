@@ -411,6 +411,7 @@ contains
     type(c_ptr) :: kept, monitor
     type(ftsort_monitor_options), target :: options
     type(ftsort_monitor_view) :: known
+    type(ftsort_record) :: record
     call ok(ftsort_fault_check(g, new_failures), "ftsort_fault_check")
     flags = 255 - me
     call ok(ftsort_agree(g, flags, new_failures), "ftsort_agree")
@@ -427,6 +428,8 @@ contains
     call expect(ftsort_dimension(g) >= 1, "ftsort_dimension")
     call ok(ftsort_inject(g, 0), "ftsort_inject")
     call expect(ftsort_store_open(g, c_loc(name), found) == FTSORT_ERR_ARGUMENT, "a name without a directory")
+    record = by(4_c_size_t, 4_c_size_t, FTSORT_KEY_F32)
+    call expect(ftsort_run_stored(g, record, c_loc(stars), n, result) == FTSORT_ERR_STATE, "a result without a name")
     state = me
     call ok(ftsort_store_put(g, me, c_loc(state), 4_c_size_t), "ftsort_store_put")
     call ok(ftsort_store_commit(g, 1, committed), "ftsort_store_commit")

@@ -1,6 +1,6 @@
 //! The examples for C programs that sort, and the header alone: each example checks its result itself.
 
-use std::fs;
+use std::{fs, iter};
 
 use libtest_mimic::Failed;
 
@@ -205,31 +205,45 @@ fn killed_writers(row: &Row) -> Case {
     Case::new(row.is_quick, name, body)
 }
 
-/// The example; the ranks and failures of the first job, in which all ranks fail at last; the rounds that it stores; the
-/// ranks and failures of the second job. A failure of restart.c is before the round with that number from 0, one of
-/// restart_rounds.c at the start of the round with that number from 1.
+/// The example; the ranks and failures of the first job, in which all ranks fail at last; the state with which the second
+/// job continues; its ranks and failures. A failure of restart.c is before the round with that number from 0, one of
+/// restart_rounds.c at the start of the round with that number from 1, and one of restart_sort.c with the number 3 after
+/// the sort.
 const RESTARTS: &str = "
- quick | restart        | 4 | 0@2 1@2 2@2 3@2 | 2 | 3 |
- all   | restart        | 4 | 2@1 0@3 1@3 3@3 | 3 | 4 | 1@3
- all   | restart        | 3 | 0@0 1@0 2@0     |   | 4 |
- all   | restart        | 1 | 0@1             | 1 | 1 |
- all   | restart        | 5 | 4@0 0@1 1@3 2@3 3@3 | 3 | 8 |
- quick | restart_rounds | 4 | 0@3 1@3 2@3 3@3 | 2 | 3 |
- all   | restart_rounds | 4 | 2@2 0@8 1@8 3@8 | 7 | 4 | 1@8
- all   | restart_rounds | 3 | 0@0 1@0 2@0     |   | 4 |
- all   | restart_rounds | 1 | 0@2             | 1 | 1 |
- all   | restart_rounds | 5 | 4@1 0@1 1@5 2@5 3@5 | 4 | 8 | 2@5 3@7
+ quick | restart        | 4 | 0@2 1@2 2@2 3@2 | after round 2 | 3 |
+ all   | restart        | 4 | 2@1 0@3 1@3 3@3 | after round 3 | 4 | 1@3
+ all   | restart        | 3 | 0@0 1@0 2@0     |               | 4 |
+ all   | restart        | 1 | 0@1             | after round 1 | 1 |
+ all   | restart        | 5 | 4@0 0@1 1@3 2@3 3@3 | after round 3 | 8 |
+ quick | restart_rounds | 4 | 0@3 1@3 2@3 3@3 | after round 2 | 3 |
+ all   | restart_rounds | 4 | 2@2 0@8 1@8 3@8 | after round 7 | 4 | 1@8
+ all   | restart_rounds | 3 | 0@0 1@0 2@0     |               | 4 |
+ all   | restart_rounds | 1 | 0@2             | after round 1 | 1 |
+ all   | restart_rounds | 5 | 4@1 0@1 1@5 2@5 3@5 | after round 4 | 8 | 2@5 3@7
+ quick | restart_sort   | 4 | 0@3 1@3 2@3 3@3 | with the stored result | 3 | 1@3
+ all   | restart_sort   | 4 | 2@1.send 0@3 1@3 3@3 | with the stored result | 4 |
+ all   | restart_sort   | 3 | 0@1 1@1 2@1     |               | 4 | 2@1.send
+ all   | restart_sort   | 5 | 0@3 1@3 2@3 3@3 4@3 | with the stored result | 8 | 2@3 5@3 0@3
 ";
 
 /// Ends a job with all its processes, and starts another one, which continues the states of the first.
-fn restart(
-    [example, ranks, faults, committed, then, later_faults]: [&str; 6],
-) -> Result<(), Failed> {
+fn restart([example, ranks, faults, state, then, later_faults]: [&str; 6]) -> Result<(), Failed> {
     let (folder, other) = (Scratch::new()?, Scratch::new()?);
     let program = program(&format!("c_examples/{example}.c"))?;
+    let result = |text: &str| {
+        let mut lines = text.lines();
+        let is_result =
+            |line: &&str| line.starts_with("pi is") || line.starts_with("the median is");
+        lines.find(is_result).map(str::to_string)
+    };
     let arguments = |folder: &Scratch| -> Vec<String> {
+        let work: &[&str] = match example {
+            "restart_sort" => &["60000"],
+            _ => &["6", "1000"],
+        };
         let place = folder.path().display().to_string();
-        vec![place, "6".into(), "1000".into()]
+        let work = work.iter().map(|word| (*word).to_owned());
+        iter::once(place).chain(work).collect()
     };
     let run_in = |folder: &Scratch, ranks: usize, faults: &str| {
         let arguments = arguments(folder);
@@ -243,20 +257,14 @@ fn restart(
     };
     let first = run_in(&folder, number(ranks), faults).output()?;
     let text = String::from_utf8_lossy(&first.stdout);
-    require(!text.contains("pi is about"), "the first job ended", &text)?;
+    require(result(&text).is_none(), "the first job ended", &text)?;
     let second = run(&mut run_in(&folder, number(then), later_faults))?;
     let continues = second
         .lines()
-        .find_map(|line| line.strip_prefix("continues after round "));
-    let has_continued = continues.unwrap_or_default() == committed;
-    require(has_continued, format!("after {continues:?}"), &second)?;
+        .find_map(|line| line.strip_prefix("continues "));
+    let has_continued = continues.unwrap_or_default() == state;
+    require(has_continued, format!("continues {continues:?}"), &second)?;
     let whole = run(&mut run_in(&other, number(then), ""))?;
-    let result = |text: &str| {
-        let mut lines = text.lines();
-        lines
-            .find(|line| line.starts_with("pi is"))
-            .map(str::to_string)
-    };
     let is_right = result(&second).is_some() && result(&second) == result(&whole);
     require(is_right, format!("not {:?}", result(&whole)), &second)?;
     folder.remove_empty(&second)?;

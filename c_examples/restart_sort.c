@@ -1,0 +1,82 @@
+/* A sort whose result survives the end of the job.
+ *
+ * Sorts NUMBERS pseudo-random numbers, of which each rank has an equal part, and stores the result under the name
+ * "numbers" in DIR. Started again after all its processes have ended (a time limit, a power failure, kill -9), the
+ * program finds the result if the sort was complete, on as many ranks or on another number with the same next power
+ * of two.
+ *
+ *   ftsort-mpirun -np 4 ./restart_sort DIR [NUMBERS]
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ftsort.h"
+#include "ftsort_store.h"
+
+/* The number at a place, the same in every job. */
+static uint64_t number_at(uint64_t place)
+{
+  uint64_t x = place * 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  return x ^ (x >> 31);
+}
+
+static void check(ftsort *group, ftsort_status status)
+{
+  if (status == FTSORT_OK) return;
+  fprintf(stderr, "%s\n", ftsort_last_error(group));
+  ftsort_leave(group, 1);
+}
+
+static int is_lowest(ftsort *group)
+{
+  int rank = 0;
+  while (ftsort_is_failed(group, rank)) rank++;
+  return rank == ftsort_rank(group);
+}
+
+int main(int argc, char **argv)
+{
+  const uint64_t all = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000;
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  const ftsort_record record = FTSORT_RECORD_PLAIN(uint64_t, FTSORT_KEY_U64);
+  ftsort_block block;
+  ftsort *group;
+  ftsort_result *result;
+  uint64_t *numbers, first, count, i;
+  int found;
+
+  if (argc < 2) return 2;
+  ftsort_prepare();
+  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
+  MPI_Init(&argc, &argv);
+  config.store = FTSORT_STORE_DIRECTORY;
+  config.store_directory = argv[1];
+  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+
+  first = all * (uint64_t)ftsort_rank(group) / (uint64_t)ftsort_ranks(group);
+  count = all * (uint64_t)(ftsort_rank(group) + 1) / (uint64_t)ftsort_ranks(group) - first;
+  numbers = (uint64_t *)malloc((size_t)count * sizeof *numbers + 1);
+  if (numbers == NULL) ftsort_leave(group, 1);
+  for (i = 0; i < count; i++) numbers[i] = number_at(first + i);
+
+  check(group, ftsort_store_open(group, "numbers", &found));
+  check(group, ftsort_run_stored(group, &record, numbers, (size_t)count, &result));
+  if (found && is_lowest(group)) printf("continues with the stored result\n");
+  fflush(stdout);
+  check(group, ftsort_inject(group, 3)); /* kills the ranks with @3 in FTSORT_FAULTS */
+  check(group, ftsort_result_recover(group, result));
+  for (i = 0; ftsort_result_block(result, (size_t)i, &block) == FTSORT_OK; i++)
+    if (block.offset <= all / 2 && all / 2 < block.offset + block.count)
+      printf("the median is %llu\n",
+             (unsigned long long)((const uint64_t *)block.data)[all / 2 - block.offset]);
+
+  ftsort_result_free(result);
+  check(group, ftsort_store_clear(group)); /* the result has been used: the next job begins anew */
+  free(numbers);
+  ftsort_leave(group, 0);
+}
