@@ -29,7 +29,7 @@ use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request
 use ftsort_core::transport::watch::{
     Activity, CONTACT_BYTES, Contact, Liveness, SignsOfLife, Watch,
 };
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use requests::{Peer, Requests};
 use seen_failures::SeenFailures;
@@ -333,8 +333,10 @@ impl MpiApi for Mpi {
         self.requests.land(bytes)
     }
 
-    fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
-        self.requests.lift(buffer)
+    fn lift(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice {
+        let mut buffer = self.requests.lift(buffer);
+        buffer.truncate(bytes);
+        buffer.into()
     }
 
     fn release(&mut self, buffer: RecvBuffer) {

@@ -144,7 +144,7 @@ impl Engine<'_> {
             return Ok(Err(Vec::new()));
         }
         for (index, ticket) in awaited {
-            deliveries[index] = Delivery::Got(self.transport.take(ticket).into());
+            deliveries[index] = Delivery::Got(self.transport.take(ticket));
         }
         Ok(Ok(deliveries))
     }
@@ -300,9 +300,7 @@ impl Engine<'_> {
             Awaited::Messages(messages) => {
                 let messages = messages.into_iter();
                 let taken = messages.map(|(runs, ticket)| (runs, self.transport.take(ticket)));
-                taken
-                    .map(|(runs, message)| (runs, message.into()))
-                    .collect()
+                taken.collect()
             }
         };
         let mut parts = Vec::with_capacity(header.runs.len());
@@ -443,12 +441,11 @@ fn too_long(bytes: usize, limit: usize) -> Error {
     Error::new(Status::Internal, text)
 }
 
-pub(super) fn opened(message: Buffer) -> Delivery<Slice> {
+pub(super) fn opened(message: Slice) -> Delivery<Slice> {
     if message.first() != Some(&HAS_PAYLOAD) {
         return Delivery::Nothing;
     }
-    let length = message.len();
-    Delivery::Got(Slice::from(message).part(1..length))
+    Delivery::Got(message.part(1..message.len()))
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ impl Engine<'_> {
         for (rank, ticket) in tickets {
             let message = self.transport.take(ticket);
             self.emit_message(rank, me, message.len());
-            messages.push((rank, message.into()));
+            messages.push((rank, message));
         }
         messages.sort_unstable_by_key(|(rank, _)| *rank);
         let mut gathered = Gathered {

@@ -19,7 +19,7 @@ pub use watch::{Contact, Timeout};
 use std::convert::Infallible;
 
 use crate::members::{Rank, RankSet};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 
 /// Identifies a posted receive until its bytes are taken.
@@ -97,7 +97,7 @@ pub trait Transport {
     /// # Panics
     ///
     /// If the ticket is unknown, or its receive is not complete.
-    fn take(&mut self, ticket: Ticket) -> Buffer;
+    fn take(&mut self, ticket: Ticket) -> Slice;
 
     /// Agrees with all survivors on the bitwise AND of `flag`. Its two highest bits are ignored.
     /// Collective.

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::watch::{Liveness, Watch};
 use crate::members::{Rank, RankSet};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 
 /// Identifies a send or a receive that was started.
@@ -67,12 +67,12 @@ pub trait MpiApi: Liveness {
     /// Allocates a receive buffer of `bytes` bytes. `Status::Memory` if there is no memory.
     fn land(&mut self, bytes: usize) -> Result<RecvBuffer>;
 
-    /// Takes the bytes of a receive buffer.
+    /// Takes the first `bytes` bytes of a receive buffer.
     ///
     /// # Panics
     ///
     /// If a receive into it is still in progress.
-    fn lift(&mut self, buffer: RecvBuffer) -> Buffer;
+    fn lift(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice;
 
     /// Gives up a receive buffer; its memory is freed as soon as no receive can write to it any more.
     fn release(&mut self, buffer: RecvBuffer);

@@ -19,6 +19,7 @@
 //!
 //! Must never: take a decision that does not follow from the seed.
 
+mod buffers;
 mod calls;
 mod clock;
 mod events;

@@ -268,12 +268,19 @@ impl MpiApi for SimMpi<'_> {
     }
 
     fn land(&mut self, bytes: usize) -> Result<RecvBuffer> {
-        let buffer = Buffer::unset(bytes)?;
-        Ok(self.state(|state| state.land(self.handle.rank, buffer)))
+        let is_shared = self.state(|state| state.forgets);
+        let memory = match is_shared {
+            true => None,
+            false => Some(Buffer::unset(bytes)?),
+        };
+        Ok(self.state(|state| {
+            let buffers = &mut state.process(self.handle.rank).recv_buffers;
+            buffers.add(bytes, memory)
+        }))
     }
 
-    fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
-        self.state(|state| state.lift(self.handle.rank, buffer))
+    fn lift(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice {
+        self.state(|state| state.lift(self.handle.rank, buffer, bytes))
     }
 
     fn release(&mut self, buffer: RecvBuffer) {

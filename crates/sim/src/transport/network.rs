@@ -13,7 +13,7 @@ use super::state::{Process, SimState};
 use super::trace::TraceEvent;
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, RecvBuffer, Request, Tag};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::checksum::Checksum;
 
 /// A message.
@@ -55,12 +55,8 @@ pub struct OpenRequest {
 }
 
 impl SimState {
-    pub fn land(&mut self, rank: Rank, buffer: Buffer) -> RecvBuffer {
-        self.process(rank).recv_buffers.add(buffer)
-    }
-
-    pub fn lift(&mut self, rank: Rank, buffer: RecvBuffer) -> Buffer {
-        self.process(rank).recv_buffers.lift(buffer)
+    pub fn lift(&mut self, rank: Rank, buffer: RecvBuffer, bytes: usize) -> Slice {
+        self.process(rank).recv_buffers.lift(buffer, bytes)
     }
 
     pub fn release(&mut self, rank: Rank, buffer: RecvBuffer) {
@@ -132,7 +128,7 @@ impl SimState {
     ) -> Request {
         let process = self.process(rank);
         let comm = process.comm;
-        process.recv_buffers.open(buffer, range.clone());
+        process.recv_buffers.open(buffer, &range);
         let request = process.keep(OpenRequest {
             comm,
             peer: from,
@@ -256,9 +252,7 @@ impl SimState {
         let Some(open) = process.open.get_mut(&receive) else {
             return;
         };
-        if let RequestKind::Receive { buffer, range, .. } = &open.kind
-            && let Some(place) = process.recv_buffers.bytes(*buffer)
-        {
+        if let RequestKind::Receive { buffer, range, .. } = &open.kind {
             if bytes.len() > range.len() {
                 let (sent, room) = (bytes.len(), range.len());
                 open.done = Some(Look::Failed);
@@ -268,7 +262,9 @@ impl SimState {
                 ));
                 return;
             }
-            place[range.start..range.start + bytes.len()].copy_from_slice(bytes);
+            process
+                .recv_buffers
+                .fill(*buffer, range.start, &message.payload);
         }
         open.done = Some(Look::Complete(bytes.len()));
         open.done_at = message.arrived;

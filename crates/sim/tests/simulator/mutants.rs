@@ -206,7 +206,7 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 
 /// Mutants of queries, external sorts, states with a name, and shares, which no trial runs; tests/group/queries.rs,
 /// external, named.rs, stored_rounds.rs and shares.rs detect them.
-const IN_GROUPS: [Mutant; 22] = [
+const IN_GROUPS: [Mutant; 25] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,

@@ -55,7 +55,7 @@ impl<M: MpiApi> CountExchange<'_, M> {
         for (receive, send, buffer) in requests {
             let received = wait(self.mpi, receive, self.watch)? != Look::Failed;
             let alive = wait(self.mpi, send, self.watch)? != Look::Failed && received;
-            let count = self.mpi.lift(buffer);
+            let count = self.mpi.lift(buffer, COUNT_BYTES);
             let count = count[..].try_into().map_or(0, u64::from_ne_bytes);
             theirs.push(alive.then_some(count));
         }
@@ -102,7 +102,7 @@ impl<M: MpiApi> CountExchange<'_, M> {
         bytes: &[u8],
         most: usize,
         known: usize,
-    ) -> Result<Option<Buffer>> {
+    ) -> Result<Option<Slice>> {
         // Right before the send, as Protocol::send explains.
         if self.mpi.failures(Some(to))? > known {
             return Ok(None);
@@ -119,9 +119,7 @@ impl<M: MpiApi> CountExchange<'_, M> {
             self.mpi.release(buffer);
             return Ok(None);
         };
-        let mut arrived = self.mpi.lift(buffer);
-        arrived.truncate(length);
-        Ok(Some(arrived))
+        Ok(Some(self.mpi.lift(buffer, length)))
     }
 
     /// Waits for the end of a request and returns its bytes. None: it was given up, because this rank sees a failure,

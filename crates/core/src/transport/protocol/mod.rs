@@ -20,7 +20,7 @@ use super::watch::{Activity, Contact, Timeout, Watch};
 use super::{Agreed, Flow, Ticket, Transport};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use pending::Pending;
 
@@ -206,7 +206,7 @@ impl<F: MpiApi> Transport for Protocol<F> {
         self.pending.is_complete(ticket)
     }
 
-    fn take(&mut self, ticket: Ticket) -> Buffer {
+    fn take(&mut self, ticket: Ticket) -> Slice {
         self.pending.take(&mut self.mpi, ticket)
     }
 

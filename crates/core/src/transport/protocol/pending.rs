@@ -8,7 +8,7 @@ use crate::transport::Ticket;
 use crate::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use crate::transport::numbered::Numbered;
 use crate::transport::watch::Watch;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::memory;
 
@@ -204,14 +204,12 @@ impl Pending {
         incoming.is_some_and(Incoming::is_complete)
     }
 
-    pub fn take(&mut self, mpi: &mut impl MpiApi, ticket: Ticket) -> Buffer {
+    pub fn take(&mut self, mpi: &mut impl MpiApi, ticket: Ticket) -> Slice {
         let incoming = self.incoming.remove(ticket.0);
         let Some(incoming) = incoming.filter(Incoming::is_complete) else {
             panic!("{ticket:?} is unknown or not complete");
         };
-        let mut buffer = mpi.lift(incoming.buffer);
-        buffer.truncate(incoming.received);
-        buffer
+        mpi.lift(incoming.buffer, incoming.received)
     }
 
     /// The number of messages that this rank has sent to each peer since the last recovery.
