@@ -9,8 +9,8 @@
   polars    the same by a lazy sort; Polars has no limit of memory
 
 The file has printable records (`gensort -a`) if --gensort names that program of the Sort Benchmark, and valsort checks the
-outputs; otherwise random printable records, which scripts/check_records.c checks. DuckDB and Polars are measured if --python
-names an interpreter that has them, with pyarrow.
+outputs and their checksums; otherwise random printable records, which scripts/check_records.c checks. DuckDB and Polars are
+measured if --python names an interpreter that has them, with pyarrow.
 
 Each figure is the median of the turns: seconds, and the peak memory of all processes of a program, as the kernel counts it
 (VmHWM). The caches of the system are dropped before each turn, if the script may do that.
@@ -94,7 +94,8 @@ class Bench:
         self.ftsort_seconds = None
         records = options.mb * 1_000_000 // RECORD
         if options.gensort:
-            subprocess.run([options.gensort, "-a", str(records), self.input], check=True)
+            command = [options.gensort, "-c", "-a", str(records), self.input]
+            self.checksum = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True).stderr.strip()
         else:
             draw = random.Random(1)
             with open(self.input, "wb") as file:
@@ -146,7 +147,9 @@ class Bench:
             return "not checked"
         if self.options.gensort:
             valsort = pathlib.Path(self.options.gensort).with_name("valsort")
-            return "right" if subprocess.run([valsort, "-q", self.output]).returncode == 0 else "wrong"
+            found = subprocess.run([valsort, self.output], stderr=subprocess.PIPE, text=True)
+            right = found.returncode == 0 and f"Checksum: {self.checksum}\n" in found.stderr
+            return "right" if right else f"wrong:\n{found.stderr}"
         return launch.verdict_of([self.checker, RECORD, 10, self.input, self.output])
 
     def turn(self, name):
