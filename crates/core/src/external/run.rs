@@ -56,21 +56,9 @@ impl RunIndex {
         block: u64,
         record_bytes: usize,
     ) -> RunIndex {
-        let stored = &sorted[first as usize * record_bytes..];
-        let blocks = stored.chunks(block as usize * record_bytes);
-        let first_records = blocks.clone().flat_map(|block| &block[..record_bytes]);
-        RunIndex {
-            job,
-            chunk,
-            records: (sorted.len() / record_bytes) as u64,
-            first,
-            done,
-            block,
-            digest: Checksum::of(sorted),
-            firsts: first_records.copied().collect(),
-            sums: blocks.map(Checksum::of).collect(),
-            record_bytes,
-        }
+        let mut index = IndexBuilder::new((job, chunk), done, block, record_bytes);
+        index.add(sorted, first);
+        index.finish()
     }
 
     /// The size of a record in bytes.
@@ -221,6 +209,90 @@ impl RunIndex {
                     ..range.end as usize * self.record_bytes;
                 Checksum::of(&bytes[range]) == self.sums[block]
             })
+    }
+}
+
+/// Makes the index of a run whose records come in ascending order, one portion after the other.
+pub struct IndexBuilder {
+    /// Its numbers and blocks so far.
+    index: RunIndex,
+    digest: Checksum,
+    /// The checksum of the last block, which has `open` records so far and is not in the index.
+    sum: Checksum,
+    open: u64,
+}
+
+impl IndexBuilder {
+    /// Starts the index of a chunk's run, in blocks of `block` records; `done` records of all runs are in the output.
+    pub fn new(
+        (job, chunk): (u64, u32),
+        done: u64,
+        block: u64,
+        record_bytes: usize,
+    ) -> IndexBuilder {
+        IndexBuilder {
+            index: RunIndex {
+                job,
+                chunk,
+                records: 0,
+                first: 0,
+                done,
+                block,
+                digest: 0,
+                sums: Vec::new(),
+                firsts: Vec::new(),
+                record_bytes,
+            },
+            digest: Checksum::default(),
+            sum: Checksum::default(),
+            open: 0,
+        }
+    }
+
+    /// The chunk of the run.
+    pub fn chunk(&self) -> u32 {
+        self.index.chunk
+    }
+
+    /// The number of records that have been added.
+    pub fn records(&self) -> u64 {
+        self.index.records
+    }
+
+    /// Adds the next records, of which the first `in_output` are in the output and are not stored.
+    pub fn add(&mut self, sorted: &[u8], in_output: u64) {
+        let record_bytes = self.index.record_bytes;
+        self.digest.add(sorted);
+        self.index.records += (sorted.len() / record_bytes) as u64;
+        self.index.first += in_output;
+        let mut stored = &sorted[in_output as usize * record_bytes..];
+        while !stored.is_empty() {
+            if self.open == 0 {
+                self.index.firsts.extend(&stored[..record_bytes]);
+            }
+            let missing = (self.index.block - self.open) as usize * record_bytes;
+            let (part, later) = stored.split_at(missing.min(stored.len()));
+            self.sum.add(part);
+            self.open += (part.len() / record_bytes) as u64;
+            if self.open == self.index.block {
+                self.close_block();
+            }
+            stored = later;
+        }
+    }
+
+    fn close_block(&mut self) {
+        self.index.sums.push(std::mem::take(&mut self.sum).finish());
+        self.open = 0;
+    }
+
+    /// The index of all records.
+    pub fn finish(mut self) -> RunIndex {
+        if self.open > 0 {
+            self.close_block();
+        }
+        self.index.digest = self.digest.finish();
+        self.index
     }
 }
 
@@ -409,6 +481,36 @@ mod tests {
             let place = at % damaged.len();
             damaged[place] ^= 4;
             prop_assert!(!index.is_intact(first, &damaged));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_index_of_portions_is_that_of_the_whole_run(
+            keys in proptest::collection::vec(any::<u16>(), 1..60),
+            lengths in proptest::collection::vec(0..20_usize, 0..20),
+            block in 1..9_u64,
+            first in 0..61_usize,
+        ) {
+            let first = first % (keys.len() + 1);
+            let sorted = bytes_of(&keys);
+            let at_once = (first as u64, 9);
+            let whole = RunIndex::new((3, 4), &sorted, at_once, block, 2);
+            // The definition.
+            let blocks = sorted[2 * first..].chunks(2 * block as usize);
+            prop_assert_eq!(&whole.sums, &blocks.clone().map(Checksum::of).collect::<Vec<_>>());
+            prop_assert_eq!(&whole.firsts, &blocks.flat_map(|block| &block[..2]).copied().collect::<Vec<_>>());
+            prop_assert_eq!(whole.digest, Checksum::of(&sorted));
+            prop_assert_eq!((whole.records, whole.first), (keys.len() as u64, first as u64));
+            let mut builder = IndexBuilder::new((3, 4), 9, block, 2);
+            let mut at = 0;
+            for length in lengths.into_iter().chain([keys.len()]) {
+                let end = (at + length).min(keys.len());
+                prop_assert_eq!(builder.records(), at as u64);
+                builder.add(&sorted[2 * at..2 * end], (first.clamp(at, end) - at) as u64);
+                at = end;
+            }
+            prop_assert_eq!(builder.finish(), whole);
         }
     }
 
