@@ -44,8 +44,9 @@ typedef struct ftsort_external {
    * file is replaced at the end; a pipe, a device or a directory is refused. It has the mode 0600. NULL with
    * `write`. */
   const char *output;
-  /** The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source.
-   * They may be local to the host. NULL: the directory of `output`. */
+  /** The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source,
+   * and at most twice as many with little memory. They may be local to the host. NULL: the directory of `output`.
+   */
   const char *const *scratch;
   size_t scratch_count;  /**< The number of directories in `scratch`. */
   /** The number of bytes that the buffers of the sort may take on this rank. 0: half of
@@ -97,9 +98,10 @@ typedef struct ftsort_external_stats {
  *
  * The ranks read the source in parts that fit into memory, sort each of them into a run in a scratch directory, and
  * then sort the records of all runs batch by batch into the output: every byte is read twice and written twice.
- * Reads, sorts and writes overlap, except with callbacks. The source is the redundancy: if a rank fails, the
- * survivors make its runs again from the source and repeat the present batch. Batches that are committed are not
- * written again. The order of equal keys is not kept. docs/external.md has the details.
+ * With little memory a run is merged from several parts, and every byte is read and written three times. Reads,
+ * sorts and writes overlap, except with callbacks. The source is the redundancy: if a rank fails, the survivors
+ * make its runs again from the source and repeat the present batch. Batches that are committed are not written
+ * again. The order of equal keys is not kept. docs/external.md has the details.
  *
  * \param record   the layout of the records, the same on all ranks; as for ftsort_run, but `stable` must be 0
  * \param files    source, output and scratch directories

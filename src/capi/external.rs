@@ -58,8 +58,8 @@ pub struct ftsort_external {
     /// The path of the sorted file, in a directory that all ranks can write; the same name on all ranks. An existing file is
     /// replaced at the end; a pipe, a device or a directory is refused. It has the mode 0600. NULL with `write`.
     pub output: *const c_char,
-    /// The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source. They
-    /// may be local to the host. NULL: the directory of `output`.
+    /// The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source, and
+    /// at most twice as many with little memory. They may be local to the host. NULL: the directory of `output`.
     pub scratch: *const *const c_char,
     /// The number of directories in `scratch`.
     pub scratch_count: usize,
@@ -118,8 +118,9 @@ pub struct ftsort_external_stats {
 /// Sorts files that need not fit into memory. [C]
 ///
 /// The ranks read the source in parts that fit into memory, sort each of them into a run in a scratch directory, and then
-/// sort the records of all runs batch by batch into the output: every byte is read twice and written twice. Reads, sorts and
-/// writes overlap, except with callbacks. The source is the redundancy: if a rank fails, the survivors make its runs again
+/// sort the records of all runs batch by batch into the output: every byte is read twice and written twice. With little
+/// memory a run is merged from several parts, and every byte is read and written three times. Reads, sorts and writes
+/// overlap, except with callbacks. The source is the redundancy: if a rank fails, the survivors make its runs again
 /// from the source and repeat the present batch. Batches that are committed are not written again. The order of equal keys
 /// is not kept. docs/external.md has the details.
 ///

@@ -61,6 +61,12 @@ mutants! {
     ManifestBeforeCommit,
     /// An external sort uses records of a run that do not have the checksums of its index.
     DamagedRunUsed,
+    /// An external sort merges pieces of a chunk that do not have the checksums of their indexes.
+    DamagedPieceUsed,
+    /// A rank that merges a run counts positions from the portion that it merges, and not from the beginning of the run.
+    PortionsCutAsRuns,
+    /// A rank that merges the pieces of a chunk gives their equal keys another order.
+    PiecesMergedBackwards,
     /// A job that resumes an external sort uses a run from which records were left out that are not in the output.
     RunOfLaterBatchUsed,
     /// An external sort goes on although a chunk differs from that which was read before.

@@ -3,6 +3,10 @@
 //! A source that is sorted already has all small records in its first part. If chunks were contiguous, one rank would
 //! read nearly all records of a batch. So the records are divided into stripes, and a series of chunks takes the stripes
 //! of a part of the source in turn.
+//!
+//! A chunk fits into memory if the blocks of all runs then have a useful size (two passes). Otherwise it is as large as
+//! several *pieces* that fit into memory, and its run is made by a merge of sorted pieces (three passes). The pieces are
+//! consecutive parts of the chunk, and sorts are stable. So a run does not depend on their size, and each job chooses it.
 
 use std::ops::Range;
 
@@ -14,7 +18,16 @@ const STRIPES: u64 = 32;
 /// The size of the smallest stripe in bytes, so that reads are not dominated by their latency.
 const LEAST_STRIPE: u64 = 1 << 18;
 
-/// A division of the records of a source into chunks, each of which fits into memory.
+/// The size of a block of a run in bytes, at most.
+const BLOCK_BYTES: u64 = 1 << 16;
+
+/// Two passes have blocks of at least so many bytes, unless memory for [`LEAST_BLOCKS`] of them is missing.
+const PAGE_BYTES: u64 = 1 << 12;
+
+/// The number of blocks for which a rank has memory, at least.
+const LEAST_BLOCKS: u64 = 64;
+
+/// A division of the records of a source into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// The number of records of the source.
@@ -43,6 +56,61 @@ impl Geometry {
         }
     }
 
+    /// Chooses the chunks of a source for ranks that each sort `share` bytes at once, and the number of records of a
+    /// block of a run. A rank has room for a block of every run, in case it is the last survivor, and for a block of
+    /// every piece of a chunk. None: `share` is too small.
+    pub fn fitting(
+        records: u64,
+        record_bytes: usize,
+        share: usize,
+        ranks: usize,
+    ) -> Option<(Geometry, u64)> {
+        let one_piece = Geometry::new(records, record_bytes, share, ranks);
+        let with_pieces = |pieces: u64| {
+            let geometry = Geometry {
+                stripes: one_piece.stripes.checked_mul(pieces)?,
+                ..one_piece
+            };
+            let geometry = Some(geometry).filter(Geometry::is_valid)?;
+            let block = block_records(share, record_bytes, geometry.chunks())?;
+            Some((geometry, block))
+        };
+        let two_passes = with_pieces(1);
+        let least = (share as u64 / LEAST_BLOCKS).min(PAGE_BYTES) / record_bytes as u64;
+        if two_passes.is_some_and(|(_, block)| block >= least) {
+            return two_passes;
+        }
+        // With more pieces the blocks of runs grow, and those of pieces shrink.
+        let most = (share / record_bytes) as u64;
+        let three_passes = (2..=most).find_map(|pieces| {
+            let of_pieces = block_records(share, record_bytes, pieces)?;
+            with_pieces(pieces).filter(|(_, block)| *block >= of_pieces)
+        });
+        // The number of chunks cannot fall below that of ranks.
+        match (two_passes, three_passes) {
+            (Some(two), Some(three)) if three.1 <= two.1 => Some(two),
+            (two, three) => three.or(two),
+        }
+    }
+
+    /// The number of bytes with which [`Geometry::fitting`] succeeds in any case; it may do so with less.
+    pub fn sufficient_share(records: u64, record_bytes: usize, ranks: usize) -> u64 {
+        // As many pieces, runs, and records that fit into memory; chunks may be smaller by half.
+        let most = (records as f64).cbrt() * 1.5 + ranks as f64 + 1.0;
+        most.ceil() as u64 * record_bytes as u64
+    }
+
+    /// The least number of bytes that a rank must be able to sort at once to resume a sort with runs in blocks of
+    /// `block` records.
+    pub fn least_share(&self, record_bytes: usize, block: u64) -> u64 {
+        let blocks = self.chunks().saturating_mul(block);
+        // As many pieces as records in a piece.
+        let most = self.most_records();
+        let root = most.isqrt();
+        let pieces = root + u64::from(root * root < most);
+        blocks.max(pieces).saturating_mul(record_bytes as u64)
+    }
+
     /// The number of chunks. The last ones may be empty.
     pub fn chunks(&self) -> u64 {
         let series = self.stripe * self.stripes * self.series;
@@ -51,15 +119,33 @@ impl Geometry {
 
     /// The ranges of records of a chunk, in ascending order.
     pub fn ranges(&self, chunk: u64) -> impl Iterator<Item = Range<u64>> {
+        self.ranges_of_part(chunk, 0..self.stripe * self.stripes)
+    }
+
+    /// As [`Geometry::ranges`], of the records of a chunk that have these positions in it.
+    pub fn ranges_of_part(&self, chunk: u64, part: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let geometry = *self;
         let (series, turn) = (chunk / geometry.series, chunk % geometry.series);
         let first = series * geometry.series * geometry.stripes;
-        (0..geometry.stripes)
+        let stripes = part.start / geometry.stripe..part.end.div_ceil(geometry.stripe);
+        stripes
             .map(move |stripe| {
                 let start = (first + stripe * geometry.series + turn) * geometry.stripe;
-                start..(start + geometry.stripe).min(geometry.records)
+                let before = stripe * geometry.stripe;
+                let from = part.start.saturating_sub(before);
+                let to = (part.end - before).min(geometry.stripe);
+                start + from..(start + to).min(geometry.records)
             })
             .filter(|range| range.start < range.end)
+    }
+
+    /// The positions of the pieces of a chunk that consist of at most `most` records each.
+    pub fn pieces(&self, chunk: u64, most: u64) -> impl Iterator<Item = Range<u64>> {
+        let records = self.chunk_records(chunk);
+        let pieces = records.div_ceil(most);
+        let piece = records.div_ceil(pieces.max(1));
+        (0..pieces)
+            .map(move |index| (index * piece).min(records)..((index + 1) * piece).min(records))
     }
 
     /// The number of records of a chunk.
@@ -97,15 +183,28 @@ impl Geometry {
             stripes: next()?,
             series: next()?,
         };
-        let series = geometry
-            .stripe
-            .checked_mul(geometry.stripes)?
-            .checked_mul(geometry.series)?;
-        let is_valid = series > 0
-            && geometry.records.checked_add(series).is_some()
-            && u32::try_from(geometry.chunks()).is_ok();
-        is_valid.then_some(geometry)
+        Some(geometry).filter(Geometry::is_valid)
     }
+
+    /// Whether it is a division of a source, with numbers that can be computed.
+    fn is_valid(&self) -> bool {
+        let series = self.stripe.checked_mul(self.stripes);
+        let series = series.and_then(|chunk| chunk.checked_mul(self.series));
+        series.is_some_and(|series| {
+            series > 0
+                && self.records.checked_add(series).is_some()
+                && u32::try_from(self.chunks()).is_ok()
+        })
+    }
+}
+
+/// The number of records of a block of each of `runs` runs, so that `share` bytes have room for a block of each. None if
+/// they have no room for a record of each.
+pub fn block_records(share: usize, record_bytes: usize, runs: u64) -> Option<u64> {
+    let (share, record_bytes, runs) = (share as u64, record_bytes as u64, runs.max(1));
+    let most = (share / runs).min(share / LEAST_BLOCKS).min(BLOCK_BYTES);
+    let has_room = runs.saturating_mul(record_bytes) <= share;
+    has_room.then_some((most / record_bytes).max(1))
 }
 
 #[cfg(test)]
@@ -158,6 +257,84 @@ mod tests {
                 prop_assert!(last >= part * (chunk / ranks as u64) + 3 * part / 4);
             }
         }
+
+        #[test]
+        fn every_record_is_in_one_chunk_and_one_piece(
+            records in 0..30_000_u64,
+            record_bytes in 1..300_usize,
+            most in 1..200_usize,
+            spare in 0..300_usize,
+            ranks in 1..9_usize,
+            other in 0..200_u64,
+        ) {
+            let share = most * record_bytes + spare % record_bytes;
+            let Some((geometry, block)) = Geometry::fitting(records, record_bytes, share, ranks) else {
+                let sufficient = Geometry::sufficient_share(records, record_bytes, ranks);
+                prop_assert!((share as u64) < sufficient, "{} bytes", sufficient);
+                return Ok(());
+            };
+            // A rank has room for a block of each run, also if it resumes the sort.
+            let blocks = geometry.chunks() * block * record_bytes as u64;
+            prop_assert!(blocks <= share as u64);
+            prop_assert!(geometry.least_share(record_bytes, block) <= share as u64);
+            let least = geometry.least_share(record_bytes, block) / record_bytes as u64;
+            let mut all = Vec::new();
+            for chunk in 0..geometry.chunks() {
+                // A job that resumes this one has other memory.
+                for (job, most) in [most as u64, least + other].into_iter().enumerate() {
+                    let mut of_chunk = Vec::new();
+                    let pieces: Vec<_> = geometry.pieces(chunk, most).collect();
+                    prop_assert!(pieces.len() as u64 <= most);
+                    for piece in pieces {
+                        let size = piece.end - piece.start;
+                        let ranges = geometry.ranges_of_part(chunk, piece);
+                        let before = of_chunk.len();
+                        of_chunk.extend(ranges.flatten());
+                        prop_assert_eq!((of_chunk.len() - before) as u64, size);
+                        prop_assert!(0 < size && size <= most);
+                    }
+                    let whole: Vec<u64> = geometry.ranges(chunk).flatten().collect();
+                    prop_assert!(of_chunk == whole, "chunk {}", chunk);
+                    if job == 0 {
+                        all.extend(of_chunk);
+                    }
+                }
+            }
+            all.sort_unstable();
+            prop_assert!(all == (0..records).collect::<Vec<_>>());
+            prop_assert!(geometry.whole_chunks().count() as u64 <= geometry.chunks());
+        }
+
+        #[test]
+        fn a_sufficient_share_suffices(
+            records in 0..u64::MAX >> 24,
+            record_bytes in 1..1_usize << 20,
+            ranks in 1..5000_usize,
+        ) {
+            let share = Geometry::sufficient_share(records, record_bytes, ranks);
+            let fitting = Geometry::fitting(records, record_bytes, share as usize, ranks);
+            prop_assert!(fitting.is_some());
+        }
+    }
+
+    /// The passes, the bytes of a block of a run, and the pieces of a chunk, of records of 100 bytes.
+    fn passes(bytes: u64, memory: usize) -> (u64, u64, u64) {
+        let share = memory / 5;
+        let (geometry, block) = Geometry::fitting(bytes / 100, 100, share, 16).unwrap();
+        let pieces = geometry.most_records().div_ceil(share as u64 / 100);
+        (if pieces > 1 { 3 } else { 2 }, block * 100, pieces)
+    }
+
+    #[test]
+    fn two_passes_are_preferred_if_blocks_have_a_page() {
+        let (gb, tb) = (1_000_000_000, 1_000_000_000_000);
+        assert_eq!(passes(gb, 750_000_000), (2, 65_500, 1));
+        assert_eq!(passes(gb, 16_000_000), (2, 10_000, 1));
+        assert_eq!(passes(gb, 8_000_000).0, 3);
+        assert_eq!(passes(10 * tb, 1_100_000_000).0, 2);
+        let (passes, block, pieces) = passes(10 * tb, 200_000_000);
+        assert_eq!((passes, block), (3, 65_500));
+        assert!((300..900).contains(&pieces), "{pieces}");
     }
 
     #[test]

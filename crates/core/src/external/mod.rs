@@ -4,7 +4,8 @@
 //! An external sort has two phases. First each rank reads chunks of the source, sorts each of them in memory, and writes it
 //! as a run into a scratch directory. Then the ranks take the records of all runs in ascending order, one batch after the
 //! other: each rank reads the records of its runs that belong to the batch, the group sorts the batch in memory, and each
-//! rank writes its blocks to their places in the output. So every byte is read twice and written twice.
+//! rank writes its blocks to their places in the output. So every byte is read twice and written twice. If the memory is
+//! too small for that, chunks are larger, and a run is merged from sorted pieces of its chunk: a third pass.
 //!
 //! A chunk is a fixed part of the source, and its sort is stable. So a run has the same bytes whichever rank makes it, and
 //! a cut of it is a position that stays valid if the run is lost and made again. The committed state of a sort is one
@@ -12,7 +13,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | [`geometry`] | chunks of the source |
+//! | [`geometry`] | chunks of the source, and their pieces |
 //! | [`run`] | the format of a run, and cuts of it |
 //! | [`manifest`] | the committed state, from which another job can continue |
 //! | [`places`] | the source, the scratch directories and the output; transfers in the background |

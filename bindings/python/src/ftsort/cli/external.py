@@ -181,9 +181,10 @@ def _size(path: str) -> int:
 
 
 def _runs_in(folder: str) -> int:
-    """Returns the bytes of the sorted runs in a directory that this host sees."""
+    """Returns the bytes of the sorted runs in a directory that this host sees, without pieces that are merged into runs."""
     try:
         with os.scandir(folder) as entries:
-            return sum(_size(entry.path) for entry in entries if entry.name.startswith("ftsort-run-"))
+            return sum(_size(entry.path) for entry in entries
+                       if entry.name.startswith("ftsort-run-") and ".piece" not in entry.name)
     except OSError:
         return 0

@@ -5,14 +5,25 @@
 //! not committed. A batch is committed as soon as all ranks have written their blocks of it and no rank has failed since
 //! the runs of all chunks were found. Then a manifest beside the output names it, for a job that resumes this one.
 //!
+//! | file | content |
+//! |---|---|
+//! | `job` | the runs and batches of one rank |
+//! | `making` | makes runs |
+//! | `reading` | reads runs |
+//! | `output` | the output and the manifest |
+//!
 //! Must never: write records into the output before the place of a committed batch, or read a batch of which a rank
 //! does not have its runs.
 
 mod job;
+mod making;
 mod output;
+mod reading;
 
-use self::job::{ExternalJob, Reading, geometry, remove_runs};
+use self::job::{ExternalJob, geometry};
+use self::making::remove_runs;
 use self::output::{identity_of, left_manifest, manifest_name};
+use self::reading::Reading;
 use super::config::{agree_on_equal, hash_of};
 use super::input::{InputOrigin, Prepared};
 use super::{Group, JobKind, Sorted};
@@ -30,8 +41,8 @@ use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
-/// The part of its memory that a rank uses for one chunk, or for its part of a batch: three are being read, sorted and
-/// written at the same time, and a sort takes its input, a copy, and space for the result.
+/// The part of its memory that a rank uses for one piece of a chunk, or for its part of a batch: three are being read,
+/// sorted and written at the same time, and a sort takes its input, a copy, and space for the result.
 const PARTS_OF_MEMORY: usize = 5;
 
 /// An external sort, as a rank passes it.
@@ -191,12 +202,13 @@ impl<T: Transport> Group<T> {
                 return Ok(job);
             }
         };
-        let chunk_bytes = manifest.geometry.most_records() * identity.record_bytes as u64;
-        if chunk_bytes > share.max(identity.record_bytes) as u64 {
+        let geometry = &manifest.geometry;
+        let least = geometry.least_share(identity.record_bytes, manifest.block);
+        if (share as u64) < least {
             let text = format!(
-                "the sort to resume has chunks of {chunk_bytes} bytes, but a rank has memory for {share}: give it \
-                 {} bytes",
-                chunk_bytes * PARTS_OF_MEMORY as u64
+                "the sort to resume has {} runs, and a rank has memory for blocks of {share} bytes in all: give it {} bytes",
+                geometry.chunks(),
+                least.saturating_mul(PARTS_OF_MEMORY as u64)
             );
             return Err(Error::new(Status::Memory, text));
         }

@@ -7,7 +7,8 @@
 use std::io::{ErrorKind, Read};
 
 use super::ExternalSort;
-use super::job::{ExternalJob, remove_runs};
+use super::job::ExternalJob;
+use super::making::remove_runs;
 use crate::external::manifest::{Identity, Manifest};
 use crate::store::directory::refusal;
 use ftsort_kernels::error::{Error, Result, Status};

@@ -1,10 +1,11 @@
 //! External sorts on simulated ranks: failures of ranks and of the whole job at any step, resumed jobs, damaged and refused
 //! files, and the mutants of their code.
 
+mod pieces;
 mod refused;
 mod resumed;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::{SEEDS, SimGroup, all_tests, crash, refusal, services, statuses, transport, try_play};
@@ -28,7 +29,15 @@ const RANKS: usize = 3;
 const RECORD_BYTES: usize = 8;
 
 /// A chunk has 20 records.
-const MEMORY: usize = 20 * RECORD_BYTES * 5;
+const MEMORY: usize = memory_for(20);
+
+/// A piece has 6 records, which is too little for two passes over more than 36 records.
+const LITTLE_MEMORY: usize = memory_for(6);
+
+/// The memory with which a rank can sort so many records at once.
+const fn memory_for(records: usize) -> usize {
+    records * RECORD_BYTES * 5
+}
 
 const OUTPUT: &str = "sorted";
 
@@ -42,6 +51,8 @@ struct World {
     output: SharedFiles,
     /// A local directory for each rank.
     scratch: Vec<SharedFiles>,
+    /// The memory of each rank of the next job.
+    memory: Cell<usize>,
 }
 
 /// Records with many equal keys, and numbers that tell them apart.
@@ -59,7 +70,15 @@ impl World {
             source: Rc::new(RefCell::new(records(count))),
             output: SharedFiles::default(),
             scratch: (0..8).map(|_| SharedFiles::default()).collect(),
+            memory: Cell::new(MEMORY),
         }
+    }
+
+    /// Files of jobs with other memory.
+    fn with_memory(count: usize, memory: usize) -> World {
+        let world = World::new(count);
+        world.memory.set(memory);
+        world
     }
 
     /// Files with one scratch directory, which all ranks see.
@@ -161,7 +180,7 @@ fn sort_of(world: &World, rank: Rank, handle: &RankHandle, resume: bool) -> Exte
         files: world.files(rank, handle),
         output: OUTPUT.into(),
         output_offset: OUTPUT_OFFSET,
-        memory_bytes: MEMORY,
+        memory_bytes: world.memory.get(),
         resume,
     }
 }
@@ -214,40 +233,47 @@ fn sorts_sources_of_all_sizes() {
     for (count, seed) in [0, 1, 19, 20, 61, 143].into_iter().zip(SEEDS) {
         for ranks in 1..6 {
             for resume in [false, true] {
-                let world = World::new(count);
-                let outcomes = job(&world, ranks, (seed, &[]), resume).unwrap();
-                for outcome in &outcomes {
-                    let stats = outcome.as_ref().unwrap().as_ref().unwrap();
-                    assert_eq!((stats.records, stats.restarts), (count as u64, 0));
+                for memory in [MEMORY, LITTLE_MEMORY] {
+                    let world = World::with_memory(count, memory);
+                    let outcomes = job(&world, ranks, (seed, &[]), resume).unwrap();
+                    for outcome in &outcomes {
+                        let stats = outcome.as_ref().unwrap().as_ref().unwrap();
+                        assert_eq!((stats.records, stats.restarts), (count as u64, 0));
+                    }
+                    let survivors = survivors_of(&world, Ok(outcomes), resume);
+                    assert_eq!(survivors, Ok(ranks), "{count} records");
+                    assert_eq!(world.runs(), 0);
                 }
-                let survivors = survivors_of(&world, Ok(outcomes), resume);
-                assert_eq!(survivors, Ok(ranks), "{count} records");
-                assert_eq!(world.runs(), 0);
             }
         }
     }
 }
 
-/// Every rank reads each byte of the source, and of the runs, once on average.
-#[test]
-fn reads_and_writes_every_byte_twice() {
-    let world = World::new(380);
-    let outcomes = job(&world, 4, (1, &[]), false).unwrap();
+/// The bytes that all ranks read and write, in multiples of the source.
+fn multiples(world: &World, ranks: usize) -> (f64, f64) {
+    let outcomes = job(world, ranks, (1, &[]), false).unwrap();
     let stats = outcomes.iter().flatten().flatten();
     let (read, written) = stats.fold((0, 0), |(read, written), stats| {
         (read + stats.bytes_read, written + stats.bytes_written)
     });
-    let bytes = 380 * RECORD_BYTES as u64;
-    assert_eq!(read, 2 * bytes);
+    let bytes = world.source.borrow().len() as f64;
+    (read as f64 / bytes, written as f64 / bytes)
+}
+
+/// Every rank reads each byte of the source, and of the runs, once on average.
+#[test]
+fn reads_and_writes_every_byte_twice() {
+    let (read, written) = multiples(&World::new(380), 4);
+    assert_eq!(read, 2.0);
     // Blocks of one record have an index that is larger than they are.
-    assert!((2 * bytes..6 * bytes).contains(&written));
+    assert!((2.0..6.0).contains(&written));
 }
 
 /// Lets each rank fail at each of its steps. Returns the first error.
-fn failures_at_every_step(seed: u64, stride: usize) -> Option<String> {
+fn failures_at_every_step(memory: usize, seed: u64, stride: usize) -> Option<String> {
     for rank in 0..RANKS {
         for step in (1..).step_by(stride) {
-            let world = World::new(143);
+            let world = World::with_memory(143, memory);
             let outcomes = job(&world, RANKS, (seed, &[crash(rank, step)]), false);
             match survivors_of(&world, outcomes, false) {
                 Ok(RANKS) => break,
@@ -263,7 +289,7 @@ fn failures_at_every_step(seed: u64, stride: usize) -> Option<String> {
 fn survives_a_failure_at_every_step() {
     let stride = if all_tests() { 1 } else { 3 };
     for seed in 1..3 {
-        assert_eq!(failures_at_every_step(seed, stride), None);
+        assert_eq!(failures_at_every_step(MEMORY, seed, stride), None);
     }
 }
 
@@ -374,9 +400,9 @@ fn a_source_that_changes_is_an_error() {
 #[test]
 fn every_mutant_of_an_external_sort_is_detected() {
     type Detects = fn() -> bool;
-    let detected: [(Mutant, Detects); 5] = [
+    let detected: [(Mutant, Detects); 8] = [
         (Mutant::BatchOfFailedRankCommitted, || {
-            (1..9).any(|seed| failures_at_every_step(seed, 1).is_some())
+            (1..9).any(|seed| failures_at_every_step(MEMORY, seed, 1).is_some())
         }),
         (Mutant::ManifestBeforeCommit, || {
             (1..9).any(|seed| resumed::jobs_ended_at_every_step(seed, 1, &|_| {}).is_err())
@@ -385,6 +411,15 @@ fn every_mutant_of_an_external_sort_is_detected() {
             (1..9).any(|seed| {
                 resumed::jobs_ended_at_every_step(seed, 7, &resumed::damage_runs).is_err()
             })
+        }),
+        (Mutant::DamagedPieceUsed, || {
+            pieces::damaged_pieces(1).is_err()
+        }),
+        (Mutant::PortionsCutAsRuns, || {
+            (1..9).any(|seed| failures_at_every_step(LITTLE_MEMORY, seed, 1).is_some())
+        }),
+        (Mutant::PiecesMergedBackwards, || {
+            (1..9).any(|seed| pieces::resumed_with_other_memory(seed, 1).is_err())
         }),
         (Mutant::RunOfLaterBatchUsed, || {
             resumed::resumed_with_an_older_manifest().is_some()

@@ -3,15 +3,24 @@
 use super::*;
 use crate::refusals::Limited;
 
-/// Every allocation and every access to a file may be refused. All ranks return the same status, no file is left, and
-/// the group stays usable.
 #[test]
 fn refused_memory_and_files_are_agreed_on() {
+    refuses_every_action(MEMORY);
+}
+
+#[test]
+fn refused_memory_and_files_are_agreed_on_with_three_passes() {
+    refuses_every_action(LITTLE_MEMORY);
+}
+
+/// Every allocation and every access to a file may be refused. All ranks return the same status, no file is left, and
+/// the group stays usable.
+fn refuses_every_action(memory: usize) {
     let stride = if all_tests() { 1 } else { 5 };
     for rank in 0..2 {
         let mut refused = Vec::new();
         for action in (1..).step_by(stride) {
-            let world = World::new(61);
+            let world = World::with_memory(61, memory);
             let actions = Rc::new(RefCell::new(0));
             let (of_job, world_of_job) = (Rc::clone(&actions), world.clone());
             let config = SimConfig {
@@ -86,7 +95,7 @@ fn wrong_arguments_are_agreed_on() {
         let source = Rc::new(RefCell::new(vec![0; 9]));
         sort.files.places.source = Box::new(MemorySource(source));
     };
-    let little_memory: Change = |sort, _| sort.memory_bytes = 5 * RECORD_BYTES;
+    let little_memory: Change = |sort, _| sort.memory_bytes = memory_for(4);
     for (change, status, text) in [
         (other_output, Status::Argument, "not the same on all ranks"),
         (other_offset, Status::Argument, "output_offset"),
@@ -104,7 +113,7 @@ fn wrong_arguments_are_agreed_on() {
         (
             little_memory,
             Status::Memory,
-            "memory_bytes is too small for",
+            "memory_bytes is too small for a source of 1144 bytes in records of 8: give each rank 440 bytes",
         ),
     ] {
         let world = World::new(143);

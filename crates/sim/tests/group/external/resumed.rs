@@ -5,10 +5,11 @@ use super::*;
 /// Ends a job at a step of every rank, lets `between` change the files, and resumes it with other ranks. Returns the
 /// figures of the second job, or an error.
 fn ended_and_resumed(
+    memory: usize,
     (seed, step, ranks): (u64, u32, usize),
     between: &dyn Fn(&World),
 ) -> std::result::Result<Option<ExternalStats>, String> {
-    let world = World::new(143);
+    let world = World::with_memory(143, memory);
     let failures: Vec<Failure> = (0..RANKS)
         .map(|rank| crash(rank, step + (11 * seed as u32 * rank as u32) % 37))
         .collect();
@@ -41,10 +42,19 @@ pub fn jobs_ended_at_every_step(
     stride: usize,
     between: &dyn Fn(&World),
 ) -> std::result::Result<(u64, u64), String> {
+    jobs_with_memory_ended(MEMORY, (seed, stride), between)
+}
+
+/// As [`jobs_ended_at_every_step`], of jobs that begin with this memory.
+pub fn jobs_with_memory_ended(
+    memory: usize,
+    (seed, stride): (u64, usize),
+    between: &dyn Fn(&World),
+) -> std::result::Result<(u64, u64), String> {
     let (mut runs, mut records) = (0, 0);
     for step in (1..).step_by(stride) {
         let ranks = [3, 2, 4, 1][step as usize % 4];
-        let resumed = ended_and_resumed((seed, step, ranks), between);
+        let resumed = ended_and_resumed(memory, (seed, step, ranks), between);
         match resumed.map_err(|text| format!("seed {seed} step {step} ranks {ranks}: {text}"))? {
             None => break,
             Some(stats) => {
@@ -67,10 +77,16 @@ fn a_job_that_ended_at_any_step_is_resumed() {
 
 /// Changes a bit of every other run.
 pub fn damage_runs(world: &World) {
+    damage_some_runs(world, 0);
+}
+
+/// As [`damage_runs`], of other runs and other bits for another `salt`.
+pub fn damage_some_runs(world: &World, salt: usize) {
     for (number, files) in world.scratch.iter().enumerate() {
         let mut files = files.borrow_mut();
         for name in files.names() {
-            let random = Checksum::of(name.as_bytes()) as usize + number;
+            let random =
+                (Checksum::of(name.as_bytes()) as usize).wrapping_add(number + 7919 * salt);
             let content = files.content_mut(&name).expect("a file of the list");
             if random.is_multiple_of(2) && !content.is_empty() {
                 let at = random / 2 % content.len();

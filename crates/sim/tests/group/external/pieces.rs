@@ -1,0 +1,292 @@
+//! Sorts with too little memory for two passes: runs that are merged from pieces, also by jobs with other memory, and
+//! pieces that cannot be read back.
+
+use std::io::{self, ErrorKind, Read};
+
+use super::resumed::{damage_some_runs, jobs_with_memory_ended};
+use super::*;
+use ftsort_core::store::directory::Files;
+
+#[test]
+fn reads_and_writes_every_byte_three_times() {
+    // With five ranks every rank has one chunk, and with one rank it has six.
+    for ranks in 1..6 {
+        let (read, written) = multiples(&World::with_memory(143, LITTLE_MEMORY), ranks);
+        assert_eq!(read, 3.0);
+        // Blocks of one record have an index that is larger than they are.
+        assert!((3.0..7.0).contains(&written), "{written}");
+    }
+}
+
+/// Blocks of several records, which do not end where portions do.
+#[test]
+fn sorts_with_blocks_of_several_records() {
+    for ranks in [1, 2, 4] {
+        let world = World::with_memory(10_000, memory_for(130));
+        let outcomes = job(&world, ranks, (1, &[]), false).unwrap();
+        let runs = outcomes.iter().flatten().flatten();
+        let runs: u64 = runs.map(|stats| stats.runs).sum();
+        // 77 chunks would fit into memory.
+        assert!(runs <= 40, "{runs}");
+        assert_eq!(survivors_of(&world, Ok(outcomes), false), Ok(ranks));
+        assert_eq!(world.runs(), 0);
+    }
+}
+
+#[test]
+fn survives_a_failure_at_every_step_of_three_passes() {
+    let stride = if all_tests() { 1 } else { 3 };
+    for seed in 1..3 {
+        let failure = failures_at_every_step(LITTLE_MEMORY, seed, stride);
+        assert_eq!(failure, None);
+    }
+}
+
+#[test]
+fn runs_of_pieces_in_a_shared_directory_are_not_made_again() {
+    for step in (1..).step_by(5) {
+        let mut survivors = Vec::new();
+        for rank in 0..RANKS {
+            let world = World::with_shared_scratch(143);
+            world.memory.set(LITTLE_MEMORY);
+            let outcomes = job(&world, RANKS, (1, &[crash(rank, step)]), false);
+            survivors.push(survivors_of(&world, outcomes, false));
+            assert_eq!(world.runs(), 0, "{rank}@{step}");
+        }
+        assert!(
+            survivors.iter().all(|survivors| survivors.is_ok()),
+            "{step}: {survivors:?}"
+        );
+        if survivors.iter().all(|survivors| *survivors == Ok(RANKS)) {
+            break;
+        }
+    }
+}
+
+/// The memory of a job, and of the jobs that resume it.
+const OF_JOBS: [(usize, &[usize]); 2] = [
+    // Pieces of other sizes, and chunks that fit.
+    (6, &[6, 7, 11, 24, 100]),
+    // Chunks that do not fit any more.
+    (20, &[9, 13, 20]),
+];
+
+/// Ends jobs at all steps, and resumes them with other ranks and other memory. Returns the first error, and the number of
+/// runs that the jobs resumed.
+pub fn resumed_with_other_memory(seed: u64, stride: usize) -> std::result::Result<u64, String> {
+    let mut found = 0;
+    for (memory, others) in OF_JOBS {
+        let next = Cell::new(0);
+        let change_memory = |world: &World| {
+            let other = others[next.get() % others.len()];
+            next.set(next.get() + 1);
+            world.memory.set(memory_for(other));
+        };
+        let (runs, _) = jobs_with_memory_ended(memory_for(memory), (seed, stride), &change_memory)?;
+        found += runs;
+    }
+    Ok(found)
+}
+
+#[test]
+fn a_job_is_resumed_with_other_memory() {
+    let stride = if all_tests() { 1 } else { 3 };
+    for seed in 1..4 {
+        assert!(resumed_with_other_memory(seed, stride).unwrap() > 0);
+    }
+}
+
+#[test]
+fn damaged_runs_of_pieces_are_made_again() {
+    let salt = Cell::new(0);
+    let damage = |world: &World| {
+        salt.set(salt.get() + 1);
+        damage_some_runs(world, salt.get());
+    };
+    let runs = (1..4).map(|seed| {
+        let ended = jobs_with_memory_ended(LITTLE_MEMORY, (seed, 7), &damage);
+        ended.unwrap().0
+    });
+    assert!(runs.sum::<u64>() > 0);
+}
+
+#[test]
+fn a_job_with_too_little_memory_does_not_resume() {
+    let world = World::new(143);
+    let failures = [0, 1, 2].map(|rank| crash(rank, steps(1) * 3 / 4));
+    job(&world, RANKS, (1, &failures), true).unwrap();
+    world.memory.set(memory_for(8));
+    let outcomes = job(&world, 2, (1, &[]), true).unwrap();
+    assert_eq!(statuses(&outcomes), [Some(Status::Memory); 2]);
+    let error: &Error = outcomes[0].as_ref().unwrap().as_ref().unwrap_err();
+    let text = "the sort to resume has 9 runs, and a rank has memory for blocks of 64 bytes in all: give it 360 bytes";
+    assert_eq!(error.text, text);
+    world.memory.set(360);
+    let outcomes = job(&world, 2, (1, &[]), true);
+    assert_eq!(survivors_of(&world, outcomes, true), Ok(2));
+}
+
+/// A defect of the scratch directory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Defect {
+    /// A bit of a piece changes.
+    Bit,
+    /// Part of a piece is not written.
+    Short,
+    /// A piece cannot be read.
+    Unreadable,
+}
+
+/// A directory in which accesses to pieces go wrong, from one on.
+struct Defective {
+    files: InMemoryDirectory,
+    defect: Defect,
+    /// The accesses before the first that goes wrong, and those that go wrong.
+    left: Rc<Cell<(u32, u32)>>,
+}
+
+impl Defective {
+    fn goes_wrong(&self, name: &str, is_write: bool) -> bool {
+        if !name.contains(".piece") || is_write == (self.defect == Defect::Unreadable) {
+            return false;
+        }
+        let (before, wrong) = self.left.get();
+        let is_wrong = before == 0 && wrong > 0;
+        self.left.set(if is_wrong {
+            (0, wrong - 1)
+        } else {
+            (before.saturating_sub(1), wrong)
+        });
+        is_wrong
+    }
+}
+
+impl Files for Defective {
+    fn another(&self) -> Box<dyn Files> {
+        self.files.another()
+    }
+
+    fn place(&self) -> String {
+        self.files.place()
+    }
+
+    fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        self.files.write(name, parts)
+    }
+
+    fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()> {
+        if self.goes_wrong(name, false) {
+            return Err(ErrorKind::Other.into());
+        }
+        self.files.read_at(name, at, into)
+    }
+
+    fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+        if !self.goes_wrong(name, true) {
+            return self.files.write_at(name, at, bytes);
+        }
+        let mut bytes = bytes.to_vec();
+        let middle = bytes.len() / 2;
+        if self.defect == Defect::Bit {
+            // The number of a record, and not its key.
+            bytes[middle / RECORD_BYTES * RECORD_BYTES + 5] ^= 1;
+        } else {
+            bytes.truncate(middle);
+        }
+        self.files.write_at(name, at, &bytes)
+    }
+
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        self.files.sync(name)
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        self.files.sync_names()
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.files.rename(from, to)
+    }
+
+    fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
+        self.files.read(name)
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.files.remove(name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.files.list()
+    }
+}
+
+/// Sorts while accesses of rank 1 to its pieces go wrong: `wrong` of them after `before`. Returns the outcomes, and
+/// whether all of them have gone wrong.
+fn sorted_with_defects(
+    world: &World,
+    defect: Defect,
+    (before, wrong): (u32, u32),
+) -> std::result::Result<(Outcomes, bool), String> {
+    let left = Rc::new(Cell::new((before, wrong)));
+    let of_rank = Rc::clone(&left);
+    let outcomes = try_job(world, 2, (1, &[]), move |group, rank, handle, world| {
+        let mut sort = sort_of(world, rank, handle, false);
+        if rank == Rank(1) {
+            let files = InMemoryDirectory::new(&world.scratch[1], handle, FileModel::default());
+            sort.files.places.scratch[0] = Box::new(Defective {
+                files,
+                defect,
+                left: Rc::clone(&of_rank),
+            });
+        }
+        group.external_sort(sort)
+    })?;
+    Ok((outcomes, left.get().1 == 0))
+}
+
+/// Damages pieces, or refuses to read them, at every `stride`-th access to a piece. Returns the first error.
+pub fn damaged_pieces(stride: usize) -> std::result::Result<(), String> {
+    for defect in [Defect::Bit, Defect::Short, Defect::Unreadable] {
+        for before in (0..).step_by(stride) {
+            let world = World::with_memory(143, LITTLE_MEMORY);
+            let (outcomes, has_defect) = sorted_with_defects(&world, defect, (before, 1))?;
+            let runs = outcomes.iter().flatten().flatten().map(|stats| stats.runs);
+            let runs: u64 = runs.sum();
+            let name = format!("{defect:?} {before}");
+            let survivors = survivors_of(&world, Ok(outcomes), false);
+            let survivors = survivors.map_err(|text| format!("{name}: {text}"))?;
+            let left = world.runs();
+            if (survivors, runs, left) != (2, 6, 0) {
+                return Err(format!(
+                    "{name}: {survivors} survivors, {runs} runs, {left} files"
+                ));
+            }
+            if !has_defect {
+                assert!(before > 10, "{name}");
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn damaged_pieces_are_made_again() {
+    let stride = if all_tests() { 1 } else { 2 };
+    assert_eq!(damaged_pieces(stride), Ok(()));
+}
+
+#[test]
+fn a_directory_that_damages_all_pieces_is_an_error() {
+    for defect in [Defect::Bit, Defect::Short, Defect::Unreadable] {
+        let world = World::with_memory(143, LITTLE_MEMORY);
+        let (outcomes, _) = sorted_with_defects(&world, defect, (5, u32::MAX)).unwrap();
+        assert_eq!(statuses(&outcomes), [Some(Status::Store); 2]);
+        let error = outcomes[1].as_ref().unwrap().as_ref().unwrap_err();
+        let text = "could not be read back from the directory in 3 attempts: use another scratch directory";
+        assert!(error.text.contains(text), "{error}");
+        assert_eq!(world.runs(), 0);
+        assert_eq!(world.output.borrow().names(), [""; 0]);
+    }
+}
