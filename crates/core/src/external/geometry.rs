@@ -27,6 +27,9 @@ const PAGE_BYTES: u64 = 1 << 12;
 /// The number of blocks for which a rank has memory, at least.
 const LEAST_BLOCKS: u64 = 64;
 
+/// The size of a chunk in bytes if the memory has no limit.
+const MOST_CHUNK_BYTES: u64 = 1 << 44;
+
 /// A division of the records of a source into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -45,7 +48,8 @@ impl Geometry {
     /// one record, for so many ranks.
     pub fn new(records: u64, record_bytes: usize, chunk_bytes: usize, ranks: usize) -> Geometry {
         let record_bytes = record_bytes as u64;
-        let chunk = (chunk_bytes as u64 / record_bytes).max(1);
+        let chunk = (chunk_bytes as u64).min(MOST_CHUNK_BYTES) / record_bytes;
+        let chunk = chunk.max(1);
         let least = (LEAST_STRIPE / record_bytes).max(1);
         let stripes = (chunk / least).clamp(1, STRIPES);
         Geometry {
@@ -71,20 +75,24 @@ impl Geometry {
                 stripes: one_piece.stripes.checked_mul(pieces)?,
                 ..one_piece
             };
-            let geometry = Some(geometry).filter(Geometry::is_valid)?;
-            let block = block_records(share, record_bytes, geometry.chunks())?;
+            Some(geometry).filter(Geometry::is_computable)
+        };
+        let with_block = |geometry: Geometry| {
+            let chunks = u32::try_from(geometry.chunks()).ok()?;
+            let block = block_records(share, record_bytes, chunks.into())?;
             Some((geometry, block))
         };
-        let two_passes = with_pieces(1);
+        let two_passes = with_pieces(1).and_then(with_block);
         let least = (share as u64 / LEAST_BLOCKS).min(PAGE_BYTES) / record_bytes as u64;
         if two_passes.is_some_and(|(_, block)| block >= least) {
             return two_passes;
         }
         // With more pieces the blocks of runs grow, and those of pieces shrink.
         let most = (share / record_bytes) as u64;
-        let three_passes = (2..=most).find_map(|pieces| {
+        let mut larger = (2..=most).map_while(|pieces| Some((pieces, with_pieces(pieces)?)));
+        let three_passes = larger.find_map(|(pieces, geometry)| {
             let of_pieces = block_records(share, record_bytes, pieces)?;
-            with_pieces(pieces).filter(|(_, block)| *block >= of_pieces)
+            with_block(geometry).filter(|(_, block)| *block >= of_pieces)
         });
         // The number of chunks cannot fall below that of ranks.
         match (two_passes, three_passes) {
@@ -186,15 +194,16 @@ impl Geometry {
         Some(geometry).filter(Geometry::is_valid)
     }
 
-    /// Whether it is a division of a source, with numbers that can be computed.
+    /// Whether it is a division of a source whose chunks have numbers of 32 bits.
     fn is_valid(&self) -> bool {
+        self.is_computable() && u32::try_from(self.chunks()).is_ok()
+    }
+
+    /// Whether it is a division of a source, and the positions of all chunks have 64 bits.
+    fn is_computable(&self) -> bool {
         let series = self.stripe.checked_mul(self.stripes);
         let series = series.and_then(|chunk| chunk.checked_mul(self.series));
-        series.is_some_and(|series| {
-            series > 0
-                && self.records.checked_add(series).is_some()
-                && u32::try_from(self.chunks()).is_ok()
-        })
+        series.is_some_and(|series| series > 0 && self.records.checked_add(series).is_some())
     }
 }
 
@@ -315,6 +324,15 @@ mod tests {
             let fitting = Geometry::fitting(records, record_bytes, share as usize, ranks);
             prop_assert!(fitting.is_some());
         }
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_divided_or_refused() {
+        let fitting = |records, share| Geometry::fitting(records, 1, share, 5000);
+        assert!(fitting(1000, usize::MAX / 5).is_some());
+        assert!(fitting(u64::MAX >> 1, usize::MAX / 5).is_some());
+        assert_eq!(fitting(u64::MAX, usize::MAX / 5), None);
+        assert_eq!(fitting(u64::MAX, 1 << 20), None);
     }
 
     /// The passes, the bytes of a block of a run, and the pieces of a chunk, of records of 100 bytes.
