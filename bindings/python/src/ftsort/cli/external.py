@@ -181,7 +181,7 @@ def _size(path: str) -> int:
 
 
 def _runs_in(folder: str) -> int:
-    """Returns the bytes of the sorted runs in a directory that this host sees, without pieces that are merged into runs."""
+    """Returns the bytes of the sorted runs in a directory that this host sees, without the pieces of runs."""
     try:
         with os.scandir(folder) as entries:
             return sum(_size(entry.path) for entry in entries
