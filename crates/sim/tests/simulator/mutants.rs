@@ -205,8 +205,8 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 }
 
 /// Mutants of queries, external sorts, states with a name, and shares, which no trial runs; tests/group/queries.rs,
-/// external, named.rs, stored_rounds.rs and shares.rs detect them.
-const IN_GROUPS: [Mutant; 25] = [
+/// external, named.rs, stored_rounds.rs, stored_sorts.rs and shares.rs detect them.
+const IN_GROUPS: [Mutant; 28] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
