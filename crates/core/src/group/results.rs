@@ -203,7 +203,8 @@ impl<T: Transport> Group<T> {
         self.keeping_stats(|group| {
             let restored = group.engage(step, |engine, beside| {
                 let Some(retained) = retained else {
-                    return none_failed(engine, absent, beside.lost);
+                    let reason = "and the result has no redundancy: use a store that has, and do not set release_after_run";
+                    return none_failed(engine, absent, beside.lost, reason);
                 };
                 if retained.is_whole(engine.members()) {
                     // Another result of the same job may have been recovered.
@@ -227,8 +228,13 @@ impl<T: Transport> Group<T> {
     }
 }
 
-/// `Status::DataLost` if a rank has failed since a result without redundancy was made.
-pub(super) fn none_failed(engine: &Engine<'_>, absent: &RankSet, lost: &mut RankSet) -> Result<()> {
+/// `Status::DataLost` if a rank has failed that is not `absent`. `reason`: the end of the text that names it.
+pub(super) fn none_failed(
+    engine: &Engine<'_>,
+    absent: &RankSet,
+    lost: &mut RankSet,
+    reason: &str,
+) -> Result<()> {
     let members = engine.members();
     let failed = members
         .faulty()
@@ -239,9 +245,6 @@ pub(super) fn none_failed(engine: &Engine<'_>, absent: &RankSet, lost: &mut Rank
         return Ok(());
     }
     let names: Vec<String> = lost.iter().map(|rank| rank.to_string()).collect();
-    let text = format!(
-        "rank {} failed, and the result has no redundancy: use a store that has, and do not set release_after_run",
-        names.join(", ")
-    );
+    let text = format!("rank {} failed, {reason}", names.join(", "));
     Err(Error::new(Status::DataLost, text))
 }

@@ -11,7 +11,7 @@ use super::job::JobStart;
 use super::results::{Safety, none_failed};
 use super::stored_rounds::{begin_with, stored_round};
 use super::{Group, JobKind, Sorted};
-use crate::engine::{Checkpoints, Engine, reported_by_all};
+use crate::engine::{Checkpoints, CommittedStates, Engine, reported_by_all};
 use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::rounds::{Note, bytes};
@@ -106,36 +106,40 @@ impl Comparison {
 }
 
 impl StoredSort {
-    /// Returns whether a result is stored. Collective.
+    /// Returns the number of records of the stored result; None if there is none. Collective.
     ///
     /// # Errors
-    /// `Status::Argument` where it is not the result of this sort; `Status::DataLost` where states are lost.
+    /// `Status::Argument` where it is not the result of this sort; `Status::DataLost` where states are lost, or a rank
+    /// has failed before its input was compared.
     fn find(
         &self,
         states: &mut Checkpoints,
         engine: &mut Engine<'_>,
         lost: &mut RankSet,
-    ) -> Result<bool> {
+    ) -> Result<Option<u64>> {
         states.begin(engine, lost)?;
         if stored_round(states, engine, self.fingerprint, "this sort")?.is_none() {
-            return Ok(false);
+            return Ok(None);
         }
-        let home = engine.members().me().home();
-        let mut comparison = Comparison {
-            mine: self.mine,
-            all: None,
-            is_same_here: false,
-        };
-        let mut read = None;
-        for (node, found) in stored_blocks(states, engine) {
-            match found {
-                Ok((_, note)) => {
-                    comparison.all = Some(note.all);
-                    comparison.is_same_here |= node == home && note.home == Some(self.mine);
-                }
-                Err(error) => read = Some(error),
+        let stored = states.of_all_nodes();
+        let (me, mut read) = (engine.members().me(), None);
+        let mut note_of = |node: Node| match stored_block(&stored, node) {
+            Ok((_, note)) => Some(note),
+            Err(error) => {
+                read = Some(error);
+                None
             }
-        }
+        };
+        let mut notes = engine.members().my_nodes().into_iter();
+        let all = notes.find_map(&mut note_of).map(|note| note.all);
+        // Another rank may execute its node. An idle spare has no input.
+        let is_same_here = self.absent.contains(me)
+            || note_of(me.home()).and_then(|note| note.home) == Some(self.mine);
+        let comparison = Comparison {
+            mine: self.mine,
+            all,
+            is_same_here,
+        };
         let reports = reported_by_all(engine, comparison.encode(), read)?;
         let reports = reports.iter();
         let reports: Vec<Comparison> = reports
@@ -147,10 +151,11 @@ impl StoredSort {
             // The input of a rank that has failed is not known, but those of the others are as they were.
             || reports.iter().all(|report| report.is_same_here);
         if is_same || mutant(Mutant::ResultOfOtherInputReturned) {
-            return Ok(true);
+            return Ok(all.map(Digest::count));
         }
         // A failed rank may be the difference.
-        none_failed(engine, &self.absent, lost)?;
+        let reason = "so that its records cannot be compared with those of the stored result: sort them in another job";
+        none_failed(engine, &self.absent, lost, reason)?;
         let text = "the stored result is of other records: call ftsort_store_clear to discard it, or open another name";
         Err(Error::new(Status::Argument, text))
     }
@@ -206,27 +211,18 @@ impl StoredSort {
     }
 }
 
-/// The stored blocks of this rank's nodes.
-fn stored_blocks<'a>(
-    states: &'a Checkpoints,
-    engine: &Engine<'_>,
-) -> impl Iterator<Item = (Node, Result<(Slice, BlockNote)>)> + use<'a> {
-    let nodes = engine.members().my_nodes().into_iter();
-    let stored = states.of_all_nodes();
-    nodes.map(move |node| {
-        let found = stored.get(node).and_then(|found| {
-            let (records, note) = found.ok_or_else(|| missing(node))?;
-            let note = note.and_then(|note| BlockNote::decode(&Note::decode(&note)?.shared));
-            Ok((records, note.ok_or_else(|| missing(node))?))
-        });
-        (node, found)
+/// The stored block of a node; `Status::DataLost` if it is lost.
+fn stored_block(stored: &CommittedStates, node: Node) -> Result<(Slice, BlockNote)> {
+    let block = stored.get(node)?.and_then(|(records, note)| {
+        let note = Note::decode(&note?)?;
+        Some((records, BlockNote::decode(&note.shared)?))
+    });
+    block.ok_or_else(|| {
+        let text = format!(
+            "the stored block of node {node} is lost: call ftsort_store_clear to sort again"
+        );
+        Error::new(Status::DataLost, text)
     })
-}
-
-fn missing(node: Node) -> Error {
-    let text =
-        format!("the stored block of node {node} is lost: call ftsort_store_clear to sort again");
-    Error::new(Status::DataLost, text)
 }
 
 impl<T: Transport> Group<T> {
@@ -270,19 +266,17 @@ impl<T: Transport> Group<T> {
             absent: start.absent.clone(),
         };
         let time = start.time;
-        let is_stored = self.on_stored(|states, engine, lost| sort.find(states, engine, lost))?;
-        if !is_stored {
-            let mut sorted = self.sort_prepared(start, Ok(prepared), None, None)?;
-            loop {
-                let stored = self
-                    .on_stored(|states, engine, lost| sort.store(&sorted, states, engine, lost));
-                self.members.readmit_all();
-                if stored? || mutant(Mutant::UnstoredResultCounted) {
-                    break;
+        let found = self.on_stored(|states, engine, lost| sort.find(states, engine, lost))?;
+        let total = match found {
+            Some(total) => total,
+            None => {
+                let mut sorted = self.sort_prepared(start, Ok(prepared), None, None)?;
+                while !self.store_result(&sort, &sorted)? {
+                    self.recover_agreed(&mut sorted)?;
                 }
-                self.recover_agreed(&mut sorted)?;
+                sorted.total
             }
-        }
+        };
         let safety = Safety::new(
             (self.id, sort.call),
             &self.members,
@@ -292,7 +286,7 @@ impl<T: Transport> Group<T> {
         let mut sorted = Sorted {
             blocks: Vec::new(),
             layout,
-            total: 0,
+            total,
             method: Method::SampleSort(1),
             dense: self.config.dense,
             own: self.members.working_node(),
@@ -307,21 +301,27 @@ impl<T: Transport> Group<T> {
         Ok(sorted)
     }
 
+    /// Stores a result. Returns whether it is stored; otherwise a rank has failed. Collective.
+    fn store_result(&mut self, sort: &StoredSort, sorted: &Sorted) -> Result<bool> {
+        let stored =
+            self.on_stored(|states, engine, lost| sort.store(sorted, states, engine, lost));
+        self.members.readmit_all();
+        Ok(stored? || mutant(Mutant::UnstoredResultCounted))
+    }
+
     /// Lists the stored blocks of the nodes that this rank executes, after they have moved to their executors. Collective.
     pub(super) fn list_stored_blocks(&mut self, sorted: &mut Sorted) -> Result<()> {
         self.on_stored(|states, engine, lost| {
             loop {
                 let moved = states.begin(engine, lost);
-                let mut listed = Vec::new();
-                let mut read = Ok(());
-                for (node, found) in stored_blocks(states, engine) {
-                    match found {
-                        Ok((records, note)) => {
-                            sorted.total = note.all.count();
-                            if sorted.counts(node, &records) {
-                                listed.push((node, note.offset, records));
-                            }
+                let (mut listed, mut read) = (Vec::new(), Ok(()));
+                let stored = states.of_all_nodes();
+                for node in engine.members().my_nodes() {
+                    match stored_block(&stored, node) {
+                        Ok((records, note)) if sorted.counts(node, &records) => {
+                            listed.push((node, note.offset, records));
                         }
+                        Ok(_) => {}
                         Err(error) => read = Err(error),
                     }
                 }

@@ -6,6 +6,7 @@ use super::exclusions::start_monitor;
 use super::named::World;
 use super::*;
 use ftsort_core::group::TreeOptions;
+use ftsort_core::members::RankSet;
 use ftsort_core::mutants::{Mutant, set_mutant};
 
 const RANKS: usize = 3;
@@ -367,10 +368,11 @@ fn states_that_do_not_fit_are_refused() {
 /// The records of a rank that has failed are not compared, and are not lost, if the result is stored.
 #[test]
 fn a_result_is_found_after_failures() {
-    for (plan, records, expected) in [
-        ("2@20", keys as fn(Rank) -> Vec<i32>, Status::Ok),
-        ("2@20", changed, Status::Argument),
-        ("1@20", changed, Status::Ok),
+    for (plan, checks, records, expected) in [
+        ("2@20", true, keys as fn(Rank) -> Vec<i32>, Status::Ok),
+        ("2@20", true, changed, Status::Argument),
+        ("1@20", true, changed, Status::Ok),
+        ("2@20", false, changed, Status::DataLost),
     ] {
         let world = World::failing(plan, 0);
         let stored = world.job(RANKS, (1, &[]), |rank, group, _| {
@@ -381,16 +383,47 @@ fn a_result_is_found_after_failures() {
         let found = world.job(RANKS, (1, &[]), move |rank, group, _| {
             opened(rank, group)?;
             group.inject(20)?;
-            group.fault_check()?;
-            Ok(parts(
-                &group.sort_stored(SortInput::of_keys(&records(rank)))?,
-            ))
+            if checks {
+                group.fault_check()?;
+            }
+            let sorted = group.sort_stored(SortInput::of_keys(&records(rank)));
+            let lost = RankSet::from_ranks(RANKS, [Rank(2)].into_iter().filter(|_| !checks));
+            assert_eq!(*group.lost_ranks(), lost);
+            Ok(parts(&sorted?))
         });
         let found = found.unwrap();
         let told: Vec<Status> = statuses(&found).into_iter().flatten().collect();
         assert_eq!(told, [expected; RANKS - 1], "{plan}");
         if expected == Status::Ok {
             assert_eq!(joined(found), all_keys(RANKS), "{plan}");
+        }
+    }
+}
+
+/// A rank without a block knows the number of records, and a spare takes over from a rank that fails after the sort or
+/// before the result is found.
+#[test]
+fn spares_take_part_in_stored_sorts() {
+    for plan in ["", "1@20"] {
+        let world = World::failing(plan, 1);
+        for job in 0..3 {
+            let outcomes = world.job(RANKS + 1, (1, &[]), move |rank, group, _| {
+                opened(rank, group)?;
+                let is_spare = rank.0 as usize == RANKS;
+                let keys = if is_spare { Vec::new() } else { keys(rank) };
+                if job == 1 {
+                    group.inject(20)?;
+                }
+                let mut sorted = group.sort_stored(SortInput::of_keys(&keys))?;
+                assert_eq!(sorted.total(), 100 * RANKS as u64);
+                group.inject(20)?;
+                group.fault_check()?;
+                group.recover(&mut sorted)?;
+                assert_eq!(sorted.is_empty(), is_spare && plan.is_empty());
+                Ok(parts(&sorted))
+            });
+            let outcomes = outcomes.unwrap();
+            assert_eq!(joined(outcomes), all_keys(RANKS), "{plan}, job {job}");
         }
     }
 }
