@@ -4,7 +4,7 @@
 Runs `ftsort-sim scale` for each number of ranks, number of levels and size of an input. The figures go to a CSV file
 (default: docs/data/scale.csv). Runs that are in the file already are left out, so that the program can be stopped and
 continued; --tables prints the tables of the file alone. One level of P ranks takes P^2 messages, so that more than
---most-in-one-level ranks get only the time by the formula. 16,384 ranks take 15 GB of memory.
+--most-in-one-level ranks get only the time by the formula. 16,384 ranks take 9 GB of memory.
 """
 
 import argparse
