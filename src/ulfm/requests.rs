@@ -31,7 +31,7 @@ struct Open {
 #[derive(Default)]
 pub struct Requests {
     open: Numbered<Open>,
-    recv_buffers: RecvBuffers,
+    recv_buffers: RecvBuffers<Buffer>,
     /// Requests that were abandoned, but that MPI still has.
     stuck: Vec<Open>,
 }
@@ -87,7 +87,7 @@ impl Requests {
         buffer: RecvBuffer,
         range: Range<usize>,
     ) -> Result<Request> {
-        let into = self.recv_buffers.open(buffer, range);
+        let into = &mut self.recv_buffers.open(buffer)[range];
         // SAFETY: a constant of the MPI library.
         let mut raw = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
         // SAFETY: the buffer stays in `recv_buffers`, untouched, until no request writes to it. Receives that

@@ -34,12 +34,12 @@ static int receive(void *user, const void *records, size_t count)
 }
 
 /* Leaves with 1, and says so, if a rank has failed: a result without its records would be no result for the next job. */
-static void leave_without(ftsort *group, const char *when)
+static void leave_after_failures(ftsort *group)
 {
   int other;
   for (other = 0; other < ftsort_ranks(group); other++) {
     if (!ftsort_is_failed(group, other)) continue;
-    say(1, "rank %d failed %s\n", other, when);
+    say(1, "rank %d failed before the sort\n", other);
     ftsort_leave(group, 1);
   }
 }
@@ -59,7 +59,7 @@ static ftsort_status run_and_compare(ftsort *group, const ftsort_record *record,
   ftsort_status status;
   gathered all = {NULL, 0, 0};
   uint64_t *sorted, i;
-  leave_without(group, "before the sort");
+  leave_after_failures(group);
   status = ftsort_run_stored(group, record, data, count, result);
   if (status != FTSORT_OK) return status;
   say(1, "committed 1\n");

@@ -1,28 +1,32 @@
 //! The buffers that receives write into, which stay allocated until no receive can write to them any more.
 
-use std::ops::Range;
-
 use super::mpi_api::RecvBuffer;
 use super::numbered::Numbered;
-use ftsort_kernels::buffer::Buffer;
 
-struct Place {
-    buffer: Buffer,
+struct Place<B> {
+    buffer: B,
     /// The number of receives that may still write to it.
     writers: usize,
     /// The buffer was given up.
     released: bool,
 }
 
-/// All receive buffers of one rank.
-#[derive(Default)]
-pub struct RecvBuffers {
-    places: Numbered<Place>,
+/// All receive buffers of one rank, each with its bytes in a `B`.
+pub struct RecvBuffers<B> {
+    places: Numbered<Place<B>>,
 }
 
-impl RecvBuffers {
+impl<B> Default for RecvBuffers<B> {
+    fn default() -> RecvBuffers<B> {
+        RecvBuffers {
+            places: Numbered::default(),
+        }
+    }
+}
+
+impl<B> RecvBuffers<B> {
     /// Adds a buffer.
-    pub fn add(&mut self, buffer: Buffer) -> RecvBuffer {
+    pub fn add(&mut self, buffer: B) -> RecvBuffer {
         RecvBuffer(self.places.add(Place {
             buffer,
             writers: 0,
@@ -35,7 +39,7 @@ impl RecvBuffers {
     /// # Panics
     ///
     /// If a receive may still write to it.
-    pub fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
+    pub fn lift(&mut self, buffer: RecvBuffer) -> B {
         let place = self.places.remove(buffer.0);
         let Some(place) = place.filter(|place| place.writers == 0) else {
             panic!("{buffer:?} is unknown or not complete");
@@ -51,21 +55,21 @@ impl RecvBuffers {
         self.free_if_unused(buffer);
     }
 
-    /// Opens a part of a buffer for a receive. The bytes do not move until [`RecvBuffers::close`].
+    /// Opens a buffer for a receive. The bytes do not move until [`RecvBuffers::close`].
     ///
     /// # Panics
     ///
     /// If the buffer is unknown.
-    pub fn open(&mut self, buffer: RecvBuffer, range: Range<usize>) -> &mut [u8] {
+    pub fn open(&mut self, buffer: RecvBuffer) -> &mut B {
         let Some(place) = self.places.get_mut(buffer.0) else {
             panic!("{buffer:?} is unknown");
         };
         place.writers += 1;
-        &mut place.buffer[range]
+        &mut place.buffer
     }
 
-    /// The bytes of a buffer that has been opened.
-    pub fn bytes(&mut self, buffer: RecvBuffer) -> Option<&mut [u8]> {
+    /// A buffer that has been opened.
+    pub fn get_mut(&mut self, buffer: RecvBuffer) -> Option<&mut B> {
         let place = self.places.get_mut(buffer.0)?;
         Some(&mut place.buffer)
     }
@@ -84,7 +88,7 @@ impl RecvBuffers {
     }
 
     fn free_if_unused(&mut self, buffer: RecvBuffer) {
-        let unused = |place: &Place| place.released && place.writers == 0;
+        let unused = |place: &Place<B>| place.released && place.writers == 0;
         if self.places.get(buffer.0).is_some_and(unused) {
             self.places.remove(buffer.0);
         }

@@ -1,130 +1,70 @@
-//! The receive buffers of one simulated process.
+//! The bytes of a receive buffer of a simulated process.
 //!
 //! As with MPI, a buffer has its memory before the message arrives. Thousands of ranks would need more memory than a
 //! machine has: there a message that fills its buffer is shared with its sender, and no buffer has memory before
 //! (`SimConfig::forgets`).
 
-use std::ops::Range;
-
-use ftsort_core::transport::mpi_api::RecvBuffer;
-use ftsort_core::transport::numbered::Numbered;
 use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::Result;
 use ftsort_kernels::memory;
 
-enum Bytes {
-    /// No message has arrived.
-    None,
+/// The bytes of a receive buffer.
+pub enum SimBuffer {
     /// Memory of the receiver.
     Own(Buffer),
+    /// No message has arrived yet for so many bytes.
+    Awaited(usize),
     /// A message.
     Shared(Slice),
 }
 
-struct Place {
-    length: usize,
-    bytes: Bytes,
-    /// The number of receives that may still write to it.
-    writers: usize,
-    /// The buffer was given up.
-    released: bool,
-}
-
-/// All receive buffers of one process.
-#[derive(Default)]
-pub struct SimBuffers {
-    places: Numbered<Place>,
-}
-
-impl SimBuffers {
-    /// Adds a buffer of so many bytes. `memory`: None if it gets its bytes from a message.
-    pub fn add(&mut self, length: usize, memory: Option<Buffer>) -> RecvBuffer {
-        RecvBuffer(self.places.add(Place {
-            length,
-            bytes: memory.map_or(Bytes::None, Bytes::Own),
-            writers: 0,
-            released: false,
-        }))
+impl SimBuffer {
+    /// A buffer of so many bytes. `is_shared`: it gets them from a message.
+    pub fn new(bytes: usize, is_shared: bool) -> Result<SimBuffer> {
+        Ok(match is_shared {
+            true => SimBuffer::Awaited(bytes),
+            false => SimBuffer::Own(Buffer::unset(bytes)?),
+        })
     }
 
-    /// Removes a buffer and returns its first `bytes` bytes.
-    ///
-    /// # Panics
-    ///
-    /// If a receive may still write to it.
-    pub fn lift(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice {
-        let place = self.places.remove(buffer.0);
-        let Some(place) = place.filter(|place| place.writers == 0) else {
-            panic!("{buffer:?} is unknown or not complete");
-        };
-        match place.bytes {
-            Bytes::None => Slice::default(),
-            Bytes::Shared(message) => message.part(0..bytes),
-            Bytes::Own(mut own) => {
-                own.truncate(bytes);
-                own.into()
-            }
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            SimBuffer::Own(own) => own.len(),
+            SimBuffer::Awaited(bytes) => *bytes,
+            SimBuffer::Shared(message) => message.len(),
         }
     }
 
-    /// Gives up a buffer: it is freed as soon as no receive writes to it.
-    pub fn release(&mut self, buffer: RecvBuffer) {
-        if let Some(place) = self.places.get_mut(buffer.0) {
-            place.released = true;
-        }
-        self.free_if_unused(buffer);
-    }
-
-    /// Opens a part of a buffer for a receive. The bytes do not move until [`SimBuffers::close`].
+    /// Puts a message that has arrived into the part that begins at `start`.
     ///
     /// # Panics
     ///
-    /// If the buffer is unknown, or shorter.
-    pub fn open(&mut self, buffer: RecvBuffer, range: &Range<usize>) {
-        let Some(place) = self.places.get_mut(buffer.0) else {
-            panic!("{buffer:?} is unknown");
-        };
-        assert!(
-            range.end <= place.length,
-            "{buffer:?} ends before {range:?}"
-        );
-        place.writers += 1;
-    }
-
-    /// Puts a message that has arrived into the part of a buffer that begins at `start`, if the buffer still exists.
-    ///
-    /// # Panics
-    ///
-    /// If there is no memory for it.
-    pub fn fill(&mut self, buffer: RecvBuffer, start: usize, message: &Slice) {
-        let Some(place) = self.places.get_mut(buffer.0) else {
-            return;
-        };
-        if let Bytes::None = place.bytes {
-            if message.len() == place.length {
-                place.bytes = Bytes::Shared(message.clone());
+    /// If there is no memory for it, or the buffer is shorter.
+    pub fn fill(&mut self, start: usize, message: &Slice) {
+        if let SimBuffer::Awaited(bytes) = *self {
+            if message.len() == bytes {
+                *self = SimBuffer::Shared(message.clone());
                 return;
             }
             // The receiver has been allowed this memory.
-            let own = memory::without_limit(|| Buffer::unset(place.length));
-            place.bytes = Bytes::Own(own.expect("memory of a simulated receive"));
+            let own = memory::without_limit(|| Buffer::unset(bytes));
+            *self = SimBuffer::Own(own.expect("memory of a simulated receive"));
         }
-        if let Bytes::Own(own) = &mut place.bytes {
+        if let SimBuffer::Own(own) = self {
             own[start..start + message.len()].copy_from_slice(message);
         }
     }
 
-    /// Closes a buffer for one receive, which will write no more.
-    pub fn close(&mut self, buffer: RecvBuffer) {
-        if let Some(place) = self.places.get_mut(buffer.0) {
-            place.writers -= 1;
-        }
-        self.free_if_unused(buffer);
-    }
-
-    fn free_if_unused(&mut self, buffer: RecvBuffer) {
-        let unused = |place: &Place| place.released && place.writers == 0;
-        if self.places.get(buffer.0).is_some_and(unused) {
-            self.places.remove(buffer.0);
+    /// The first `bytes` bytes.
+    pub fn into_slice(self, bytes: usize) -> Slice {
+        match self {
+            SimBuffer::Awaited(_) => Slice::default(),
+            SimBuffer::Shared(message) => message.part(0..bytes),
+            SimBuffer::Own(mut own) => {
+                own.truncate(bytes);
+                own.into()
+            }
         }
     }
 }

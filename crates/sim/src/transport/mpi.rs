@@ -8,6 +8,7 @@ use std::rc::Rc;
 use corosensei::Yielder;
 
 use super::SimStep;
+use super::buffers::SimBuffer;
 use super::calls::{CallResult, CollectiveCall};
 use super::state::SimState;
 use super::trace::TraceEvent;
@@ -17,7 +18,7 @@ use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request
 use ftsort_core::transport::watch::{
     Activity, CONTACT_BYTES, Contact, Liveness, SignsOfLife, Watch,
 };
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory;
 
@@ -269,14 +270,9 @@ impl MpiApi for SimMpi<'_> {
 
     fn land(&mut self, bytes: usize) -> Result<RecvBuffer> {
         let is_shared = self.state(|state| state.forgets);
-        let memory = match is_shared {
-            true => None,
-            false => Some(Buffer::unset(bytes)?),
-        };
-        Ok(self.state(|state| {
-            let buffers = &mut state.process(self.handle.rank).recv_buffers;
-            buffers.add(bytes, memory)
-        }))
+        let buffer = SimBuffer::new(bytes, is_shared)?;
+        let rank = self.handle.rank;
+        Ok(self.state(|state| state.process(rank).recv_buffers.add(buffer)))
     }
 
     fn lift(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice {

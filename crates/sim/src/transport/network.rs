@@ -56,7 +56,8 @@ pub struct OpenRequest {
 
 impl SimState {
     pub fn lift(&mut self, rank: Rank, buffer: RecvBuffer, bytes: usize) -> Slice {
-        self.process(rank).recv_buffers.lift(buffer, bytes)
+        let buffer = self.process(rank).recv_buffers.lift(buffer);
+        buffer.into_slice(bytes)
     }
 
     pub fn release(&mut self, rank: Rank, buffer: RecvBuffer) {
@@ -128,7 +129,8 @@ impl SimState {
     ) -> Request {
         let process = self.process(rank);
         let comm = process.comm;
-        process.recv_buffers.open(buffer, &range);
+        let length = process.recv_buffers.open(buffer).len();
+        assert!(range.end <= length, "{buffer:?} ends before {range:?}");
         let request = process.keep(OpenRequest {
             comm,
             peer: from,
@@ -252,7 +254,9 @@ impl SimState {
         let Some(open) = process.open.get_mut(&receive) else {
             return;
         };
-        if let RequestKind::Receive { buffer, range, .. } = &open.kind {
+        if let RequestKind::Receive { buffer, range, .. } = &open.kind
+            && let Some(place) = process.recv_buffers.get_mut(*buffer)
+        {
             if bytes.len() > range.len() {
                 let (sent, room) = (bytes.len(), range.len());
                 open.done = Some(Look::Failed);
@@ -262,9 +266,7 @@ impl SimState {
                 ));
                 return;
             }
-            process
-                .recv_buffers
-                .fill(*buffer, range.start, &message.payload);
+            place.fill(range.start, &message.payload);
         }
         open.done = Some(Look::Complete(bytes.len()));
         open.done_at = message.arrived;

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use super::buffers::SimBuffers;
+use super::buffers::SimBuffer;
 use super::calls::{CallResult, Collective, CollectiveCall};
 use super::clock::{NetworkClock, RankClock};
 use super::events::SimEvent;
@@ -19,6 +19,7 @@ use super::traffic::Traffic;
 use super::{Failure, FailureMode, Received, SimConfig, SimStep, StepRecord};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, Outcome, Request};
+use ftsort_core::transport::recv_buffers::RecvBuffers;
 use ftsort_core::transport::watch::{Activity, SignsOfLife};
 use ftsort_kernels::random::SplitMix;
 
@@ -51,7 +52,7 @@ pub struct Process {
     pub open: BTreeMap<Request, OpenRequest>,
     /// The receives for which no message has arrived yet, and some of those that have ended, by sender.
     pub posted: BTreeMap<Rank, VecDeque<Request>>,
-    pub recv_buffers: SimBuffers,
+    pub recv_buffers: RecvBuffers<SimBuffer>,
     /// Messages that were sent and have not arrived, by receiver.
     pub in_transit: BTreeMap<Rank, VecDeque<SimMessage>>,
     /// All ranks to which it has sent messages. None: no rank.
@@ -542,7 +543,7 @@ impl Process {
             posted: BTreeMap::new(),
             in_transit: BTreeMap::new(),
             receivers: None,
-            recv_buffers: SimBuffers::default(),
+            recv_buffers: RecvBuffers::default(),
             unexpected: BTreeMap::new(),
             call_counts: BTreeMap::new(),
             inside: None,

@@ -171,7 +171,7 @@ fn continue_loop(_: Rank, group: &mut SimGroup<'_>, world: &World) -> Result<(u8
 
 /// Ends a job at a step of every rank, or lets one rank fail there and ends the others later, and continues it with
 /// another number of ranks. Returns whether the first job was ended.
-fn ended_and_continued(seed: u64, step: u32, spread: u32) -> std::result::Result<bool, String> {
+fn ended_and_continued(seed: u64, step: u32, spread: u32) -> TrialOutcome {
     let world = World::default();
     let failures: Vec<Failure> = (0..RANKS)
         .map(|rank| crash((rank + seed as usize) % RANKS, step + spread * rank as u32))
@@ -203,15 +203,47 @@ fn ended_and_continued(seed: u64, step: u32, spread: u32) -> std::result::Result
     Ok(survivors < RANKS)
 }
 
-/// Ends jobs at all steps. Returns the first error.
-fn jobs_ended_at_every_step(seed: u64, stride: usize) -> Option<String> {
-    for spread in [0, 1, 5, 40] {
+/// Whether a rank has failed in a trial; an error if its outcome is wrong.
+pub type TrialOutcome = std::result::Result<bool, String>;
+
+/// Ends jobs at every `stride`-th step, with these numbers of steps from the end of one rank to that of the next. `trial`
+/// receives the step and the number. Returns the first error.
+pub fn jobs_ended_at_every_step(
+    spreads: [u32; 4],
+    stride: usize,
+    trial: impl Fn(u32, u32) -> TrialOutcome,
+) -> Option<String> {
+    for spread in spreads {
         for step in (1..).step_by(stride) {
-            match ended_and_continued(seed, step, spread) {
+            match trial(step, spread) {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(text) => {
-                    return Some(format!("seed {seed} step {step} spread {spread}: {text}"));
+                Err(text) => return Some(format!("step {step} spread {spread}: {text}")),
+            }
+        }
+    }
+    None
+}
+
+/// The first error of loops that end at every step.
+fn loops_ended_at_every_step(seed: u64, stride: usize) -> Option<String> {
+    let trial = |step, spread| ended_and_continued(seed, step, spread);
+    jobs_ended_at_every_step([0, 1, 5, 40], stride, trial)
+}
+
+/// One of three ranks fails at every `stride`-th step, and another one some steps later. Returns the first error.
+pub fn failures_of_two_at_every_step(
+    stride: usize,
+    trial: impl Fn(&[Failure]) -> TrialOutcome,
+) -> Option<String> {
+    for spread in [1, 5, 20, 1000] {
+        for (one, other) in [(0, 1), (1, 2), (2, 0)] {
+            for step in (1..).step_by(stride) {
+                let failures = [crash(one, step), crash(other, step + spread)];
+                match trial(&failures) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(text) => return Some(format!("{failures:?}: {text}")),
                 }
             }
         }
@@ -223,7 +255,7 @@ fn jobs_ended_at_every_step(seed: u64, stride: usize) -> Option<String> {
 fn a_job_that_ended_at_any_step_is_continued() {
     let stride = if all_tests() { 1 } else { 3 };
     for seed in 1..4 {
-        assert_eq!(jobs_ended_at_every_step(seed, stride), None);
+        assert_eq!(loops_ended_at_every_step(seed, stride), None, "seed {seed}");
     }
 }
 
@@ -425,7 +457,7 @@ fn states_that_another_job_continues_are_left_to_it() {
 #[test]
 fn every_mutant_of_states_with_a_name_is_detected() {
     type Detects = fn() -> bool;
-    let ended: Detects = || (1..9).any(|seed| jobs_ended_at_every_step(seed, 1).is_some());
+    let ended: Detects = || (1..9).any(|seed| loops_ended_at_every_step(seed, 1).is_some());
     let detected: [(Mutant, Detects); 5] = [
         (Mutant::StatesNamedBeforeCommit, ended),
         (Mutant::StatesNotMovedAfterManifest, ended),

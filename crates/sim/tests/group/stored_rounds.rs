@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::exclusions::start_monitor;
-use super::named::World;
+use super::named::{World, failures_of_two_at_every_step, jobs_ended_at_every_step};
 use super::*;
 use ftsort_core::group::{FinalStates, RoundsInput};
 use ftsort_core::mutants::{Mutant, set_mutant};
@@ -250,24 +250,13 @@ fn has_initial_file(world: &World, rank: Rank) -> bool {
     names.any(|name| name.contains("-v1-") && name.ends_with(&end))
 }
 
-fn jobs_ended_at_every_step(run: (u64, u32), stride: usize) -> Option<String> {
-    for spread in [0, 1, 7, 60] {
-        for step in (1..).step_by(stride) {
-            match ended_and_continued(run, step, spread) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(text) => return Some(format!("{run:?} step {step} spread {spread}: {text}")),
-            }
-        }
-    }
-    None
-}
-
 #[test]
 fn rounds_of_a_job_that_ended_at_any_step_are_continued() {
     let stride = if all_tests() { 1 } else { 5 };
     for run in [(1, 1), (2, 2), (3, 4), (4, 9)] {
-        assert_eq!(jobs_ended_at_every_step(run, stride), None);
+        let trial = |step, spread| ended_and_continued(run, step, spread);
+        let found = jobs_ended_at_every_step([0, 1, 7, 60], stride, trial);
+        assert_eq!(found, None, "{run:?}");
     }
 }
 
@@ -298,21 +287,11 @@ fn survived(
     Ok(survivors < RANKS)
 }
 
-/// One rank fails at every step, and another one some steps later.
+/// The first error of runs with failures of two ranks at every step.
 fn failures_at_every_step(run: (u64, u32), stride: usize, program: Program) -> Option<String> {
-    for spread in [1, 5, 20, 1000] {
-        for (one, other) in [(0, 1), (1, 2), (2, 0)] {
-            for step in (1..).step_by(stride) {
-                let failures = [crash(one, step), crash(other, step + spread)];
-                match survived(run, &failures, &World::default(), program) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(text) => return Some(format!("{run:?} {failures:?}: {text}")),
-                }
-            }
-        }
-    }
-    None
+    failures_of_two_at_every_step(stride, |failures| {
+        survived(run, failures, &World::default(), program)
+    })
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::exclusions::start_monitor;
-use super::named::World;
+use super::named::{World, failures_of_two_at_every_step, jobs_ended_at_every_step};
 use super::*;
 use ftsort_core::group::TreeOptions;
 use ftsort_core::members::RankSet;
@@ -163,24 +163,13 @@ fn ended_and_continued(
     Ok(first.survivors() < RANKS)
 }
 
-fn jobs_ended_at_every_step(run: (u64, bool), stride: usize) -> Option<String> {
-    for spread in [0, 1, 7, 60] {
-        for step in (1..).step_by(stride) {
-            match ended_and_continued(run, step, spread) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(text) => return Some(format!("{run:?} step {step} spread {spread}: {text}")),
-            }
-        }
-    }
-    None
-}
-
 #[test]
 fn a_result_of_a_job_that_ended_at_any_step_is_found() {
     let stride = if all_tests() { 1 } else { 5 };
     for run in [(1, false), (2, true), (3, false)] {
-        assert_eq!(jobs_ended_at_every_step(run, stride), None);
+        let trial = |step, spread| ended_and_continued(run, step, spread);
+        let found = jobs_ended_at_every_step([0, 1, 7, 60], stride, trial);
+        assert_eq!(found, None, "{run:?}");
     }
 }
 
@@ -211,29 +200,19 @@ fn survived(
     Ok(survivors < RANKS)
 }
 
-/// One rank fails at every step, and another one some steps later; in a job that sorts, or in one that finds the result.
+/// The first error of jobs with failures of two ranks at every step. `is_stored`: the jobs find the result.
 fn failures_at_every_step(
     seed: u64,
     stride: usize,
     (is_stored, program): (bool, Program),
 ) -> Option<String> {
-    for spread in [1, 5, 20, 1000] {
-        for (one, other) in [(0, 1), (1, 2), (2, 0)] {
-            for step in (1..).step_by(stride) {
-                let world = World::default();
-                if is_stored {
-                    run_job(&world, RANKS, (seed, &[]), without_program).unwrap();
-                }
-                let failures = [crash(one, step), crash(other, step + spread)];
-                match survived(seed, &failures, (&world, program)) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(text) => return Some(format!("seed {seed} {failures:?}: {text}")),
-                }
-            }
+    failures_of_two_at_every_step(stride, |failures| {
+        let world = World::default();
+        if is_stored {
+            run_job(&world, RANKS, (seed, &[]), without_program).unwrap();
         }
-    }
-    None
+        survived(seed, failures, (&world, program))
+    })
 }
 
 #[test]

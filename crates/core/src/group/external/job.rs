@@ -227,11 +227,15 @@ impl ExternalJob {
         let reading = self
             .held
             .start_reading(end, &mut self.files, &*self.kernel)?;
-        let bytes = reading
-            .iter()
-            .map(|reading| reading.bytes(self.record_bytes()));
-        self.stats.bytes_read += bytes.sum::<u64>();
+        self.count(&reading);
         Ok(reading)
+    }
+
+    /// Counts the bytes of records that are read.
+    pub fn count(&mut self, reading: &Intact<Reading>) {
+        if let Ok(reading) = reading {
+            self.stats.bytes_read += reading.bytes(self.record_bytes());
+        }
     }
 
     /// Waits for the records of a batch. Returns the runs that cannot be read, if there are any.

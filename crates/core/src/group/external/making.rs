@@ -343,10 +343,7 @@ impl ExternalJob {
     fn start_portion(&mut self, pieces: &mut HeldRuns) -> Result<Intact<Reading>> {
         let end = pieces.farthest_end(self.most_records(), &*self.kernel)?;
         let reading = pieces.start_reading(end, &mut self.files, &*self.kernel)?;
-        let bytes = reading
-            .iter()
-            .map(|reading| reading.bytes(self.record_bytes()));
-        self.stats.bytes_read += bytes.sum::<u64>();
+        self.count(&reading);
         Ok(reading)
     }
 }
