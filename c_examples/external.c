@@ -5,6 +5,7 @@
  *     --key BYTES      the first bytes of a record are its key, compared as unsigned bytes (default 10)
  *     --memory MB      the memory of each rank (default: half of the available memory of a rank)
  *     --scratch DIR    a directory for sorted runs; may be repeated (default: that of OUTPUT)
+ *     --parts N        the number of files of the output, OUTPUT.00000 and so on (default: one file, OUTPUT)
  *     --resume         continues a job that ended before it was complete
  *     --sync           waits for the storage before each commit
  *
@@ -49,6 +50,7 @@ int main(int argc, char **argv)
     if (strcmp(option, "--record") == 0) record.record_bytes = strtoul(argv[arg], NULL, 10);
     else if (strcmp(option, "--key") == 0) record.key_bytes = strtoul(argv[arg], NULL, 10);
     else if (strcmp(option, "--memory") == 0) files.memory_bytes = strtoul(argv[arg], NULL, 10) << 20;
+    else if (strcmp(option, "--parts") == 0) files.output_parts = strtoul(argv[arg], NULL, 10);
     else if (strcmp(option, "--scratch") == 0 && files.scratch_count < MOST) scratch[files.scratch_count++] = argv[arg];
     else return usage("no option", option);
   }

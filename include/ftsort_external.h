@@ -67,13 +67,17 @@ typedef struct ftsort_external {
   void *user;            /**< Passed to `read` and `write`, and never read. */
   /** The number of bytes before the first record in each file of `sources`, which are not read. 0 with `read`. */
   uint64_t source_offset;
-  /** The position of the first record in the output. The bytes before it, for example of a header, are left to the
-   * program, which can write them when the sort is complete. The same on all ranks. */
+  /** The position of the first record in each file of the output. The bytes before it, for example of a header, are
+   * left to the program, which can write them when the sort is complete. The same on all ranks. */
   uint64_t output_offset;
+  /** The number of files of the output, up to 100000. 0: one file with the name `output`. Otherwise the files are
+   * `output`.00000, `output`.00001 and so on, in the order of the records, each with an equal number of them or
+   * one more. Files of an earlier output with higher numbers are left. The same on all ranks; 0 with `write`. */
+  uint64_t output_parts;
 } ftsort_external;
 
 #define FTSORT_EXTERNAL_INIT \
-  { sizeof(ftsort_external), NULL, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, NULL, NULL, 0, 0 }
+  { sizeof(ftsort_external), NULL, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, NULL, NULL, 0, 0, 0 }
 
 /** Figures of an external sort on this rank. Later versions append members. */
 typedef struct ftsort_external_stats {

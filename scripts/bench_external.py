@@ -14,6 +14,8 @@ measured if --python names an interpreter that has them, with pyarrow.
 
 Each figure is the median of the turns: seconds, and the peak memory of all processes of a program, as the kernel counts it
 (VmHWM). The caches of the system are dropped before each turn, if the script may do that.
+
+--phases FILE writes a table of the bytes that each rank had read and written over time, in the last turns of ftsort and killed.
 """
 
 import argparse
@@ -37,6 +39,9 @@ import outside
 import tables
 
 RECORD, PIECE = 100, 8 << 20
+
+# The most rows of a rank in the table of phases.
+SAMPLES = 150
 LETTERS = bytes(range(32, 127))
 
 PARQUET = """
@@ -62,26 +67,44 @@ polars.scan_parquet(sys.argv[1]).sort("key").sink_parquet(sys.argv[2], compressi
 """
 
 
-class Peak(threading.Thread):
-    """Adds up the peak memory of the processes below this one while a program runs."""
+def numbers_of(pid, file):
+    """Returns the numbers of a file of /proc by name."""
+    lines = pathlib.Path("/proc", str(pid), file).read_text().splitlines()
+    words = [line.split() for line in lines]
+    return {line[0].rstrip(":"): int(line[1]) for line in words if len(line) > 1 and line[1].isdigit()}
+
+
+class Usage(threading.Thread):
+    """Observes the memory and the bytes read and written of the processes below this one while a program runs."""
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.peaks, self.over = {}, threading.Event()
+        self.peaks, self.bytes, self.over = {}, {}, threading.Event()
 
     def run(self):
         while not self.over.wait(0.05):
             for pid in launch.descendants(os.getpid())[1:]:
-                with contextlib.suppress(OSError, StopIteration):
-                    lines = pathlib.Path("/proc", str(pid), "status").read_text().splitlines()
-                    line = next(line for line in lines if line.startswith("VmHWM"))
-                    self.peaks[pid] = int(line.split()[1]) / 1024
+                with contextlib.suppress(OSError, KeyError):
+                    self.peaks[pid] = numbers_of(pid, "status")["VmHWM"] / 1024
+                    moved = numbers_of(pid, "io")
+                    self.bytes.setdefault(pid, []).append((time.monotonic(), moved["rchar"], moved["wchar"]))
 
     def end(self):
         """Returns the sum in MiB."""
         self.over.set()
         self.join()
         return sum(self.peaks.values())
+
+    def phases(self, sender):
+        """Returns (rank, seconds, MB read, MB written) after the start of a run."""
+        rows = []
+        for rank, pid in enumerate(sender.pids):
+            samples = self.bytes.get(pid, [])
+            before = max((sample for sample in samples if sample[0] < sender.start), default=samples[0] if samples else None)
+            during = [sample for sample in samples if sample[0] >= sender.start]
+            for instant, read, written in during[:: 1 + len(during) // SAMPLES]:
+                rows.append((rank, instant - sender.start, (read - before[1]) / 1e6, (written - before[2]) / 1e6))
+        return rows
 
 
 class Bench:
@@ -91,7 +114,7 @@ class Bench:
         self.program = launch.build_c(launch.ROOT / "tests/c/external_killed.c", folder)
         self.checker = self.folder / "check_records"
         subprocess.run(["cc", "-O2", str(launch.ROOT / "scripts/check_records.c"), "-o", str(self.checker)], check=True)
-        self.ftsort_seconds = None
+        self.ftsort_seconds, self.sender, self.phases = None, None, {}
         records = options.mb * 1_000_000 // RECORD
         if options.gensort:
             command = [options.gensort, "-c", "-a", str(records), self.input]
@@ -120,7 +143,7 @@ class Bench:
     def ftsort(self, plan=()):
         memory = self.options.memory // self.options.ranks
         command = [self.program, "--memory", memory, "--scratch", self.scratch, self.input, self.output]
-        done, _ = outside.run(self.options.ranks, command, self.options.limit, list(plan))
+        done, self.sender = outside.run(self.options.ranks, command, self.options.limit, list(plan))
         times = [float(line.split(" in ")[1].split()[0]) - 0.3 for line in done.output.splitlines() if " records in " in line]
         if not times:
             sys.exit(done.output)
@@ -158,16 +181,18 @@ class Bench:
         os.sync()
         with contextlib.suppress(OSError):
             pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
-        peak = Peak()
-        peak.start()
+        usage = Usage()
+        usage.start()
         start = time.monotonic()
         try:
             seconds = getattr(self, name)() or time.monotonic() - start
         except subprocess.CalledProcessError:
             seconds = math.nan
-        memory, verdict = peak.end(), "not checked" if math.isnan(seconds) else self.check(name)
+        memory, verdict = usage.end(), "not checked" if math.isnan(seconds) else self.check(name)
         if verdict not in ("right", "not checked"):
             sys.exit(f"the output of {name} is {verdict}")
+        if name in ("ftsort", "killed"):
+            self.phases[name] = usage.phases(self.sender)
         shutil.rmtree(self.scratch)
         self.output.unlink(missing_ok=True)
         return seconds, memory
@@ -183,6 +208,7 @@ def main():
     parser.add_argument("--gensort", help="the program gensort, beside valsort")
     parser.add_argument("--python", help="an interpreter with duckdb, polars and pyarrow")
     parser.add_argument("--programs", default="roofline,ftsort,killed,sort,duckdb,polars")
+    parser.add_argument("--phases", type=pathlib.Path, help="write the bytes over time into this table")
     parser.add_argument("--folder", help="the folder for all files, of five times the size of the file")
     options = parser.parse_args()
     names = [name for name in options.programs.split(",") if options.python or name not in ("duckdb", "polars")]
@@ -194,6 +220,12 @@ def main():
                 if name == "ftsort":
                     bench.ftsort_seconds = found[name][-1][0]
                 print(f"{name}: {found[name][-1][0]:.2f} s, {found[name][-1][1]:.0f} MiB", file=sys.stderr, flush=True)
+        if options.phases:
+            rows = [{"program": name, "rank": rank, "seconds": f"{seconds:.2f}", "read_mb": f"{read:.0f}",
+                     "written_mb": f"{written:.0f}"}
+                    for name, phases in bench.phases.items() for rank, seconds, read, written in phases]
+            command = f"scripts/bench_external.py --mb {options.mb} --memory {options.memory} --ranks {options.ranks}"
+            tables.write(options.phases, rows, f"Made by: {command} --phases ...")
         own = statistics.median(seconds for seconds, _ in found["ftsort"]) if "ftsort" in found else 1
         rows = []
         for name, turns in found.items():

@@ -18,7 +18,8 @@ Outcomes:
   wrong  any other output or status
   hang   a run did not end within the time limit
 
-Runs that are wrong or hang are failures, and are printed with their seed.
+Runs that are wrong or hang are failures, and are printed with their seed. The time is in multiples of a sort without
+failures, the median of all runs: of the survivors, or of all jobs of a sort together, without the start of MPI.
 
 With the default memory a sort reads and writes every byte twice; with `--memory 1` it makes three passes. The number of
 passes of the sort without failures is printed first.
@@ -75,6 +76,7 @@ class Sorts:
         """Runs one job; returns the launch.Run and the Sender."""
         self.scratch.mkdir(exist_ok=True)
         command = [self.program, "--memory", self.options.memory, "--scratch", self.scratch]
+        command += ["--parts", self.options.parts] if self.options.parts else []
         command += ["--resume"] if resume else []
         return outside.run(ranks, [*command, self.input, self.output], self.options.limit, plan)
 
@@ -93,7 +95,12 @@ class Sorts:
         if done.hung:
             return "hang"
         left = sorted(path.name for path in [*self.folder.glob("sorted*"), *self.scratch.glob("*")])
-        right = left == ["sorted", "sorted.ftsort"][: 2 if resume else 1]
+        files = [f"sorted.{part:05}" for part in range(self.options.parts)]
+        right = left == (files or ["sorted"]) + (["sorted.ftsort"] if resume else [])
+        if files and right:
+            with open(self.output, "wb") as whole:
+                for name in files:
+                    whole.write((self.folder / name).read_bytes())
         right = right and launch.verdict_of([self.checker, 100, 10, self.input, self.output]) == "right"
         for path in self.folder.glob("sorted*"):
             path.unlink()
@@ -108,8 +115,9 @@ class Sorts:
         return self.verdict(done, False), len(sender.sent), max(seconds_of(done.output), default=0.0), done.output
 
     def with_killed_jobs(self, draw):
-        """Kills whole jobs until the sort is complete. Returns the outcome, the number of killed jobs and the output."""
-        killed, text = 0, ""
+        """Kills whole jobs until the sort is complete. Returns the outcome, the number of killed jobs, the output, and the
+        seconds of all jobs together."""
+        killed, text, seconds = 0, "", 0.0
         while True:
             ranks = draw.randint(1, self.options.ranks)
             instant = draw.uniform(0, 1.2 * self.seconds)
@@ -119,11 +127,13 @@ class Sorts:
             if done.hung or len(sender.sent) < ranks:
                 break
             killed += 1
+            seconds += instant
         if sender.sent and not done.hung:
             # Some ranks had ended: the others may have been killed while they removed their runs.
             done, _ = self.run(self.options.ranks, [], True)
             text += done.output
-        return self.verdict(done, True), killed, text
+        seconds += max(seconds_of(done.output), default=0.0)
+        return self.verdict(done, True), killed, text, seconds
 
 
 class Loops:
@@ -162,7 +172,7 @@ class Loops:
         return result[0] if result and not has_files else None
 
     def with_killed_jobs(self, draw):
-        """Kills jobs until the loop is complete. Returns the outcome, the number of killed jobs and the output."""
+        """Kills jobs until the loop is complete. Returns the outcome, the number of killed jobs, the output, and no seconds."""
         killed, committed, text = 0, 0, ""
         shutil.rmtree(self.folder / "states", ignore_errors=True)
         while True:
@@ -174,7 +184,7 @@ class Loops:
             done, sender = self.run(ranks, plan)
             text += done.output
             if done.hung:
-                return "hang", killed, text
+                return "hang", killed, text, None
             words = [line.split() for line in done.output.splitlines()]
             found = {int(line[1]) for line in words if line[:1] == ["found"]}
             reported = [int(line[1]) for line in words if line[:1] == ["committed"]]
@@ -182,9 +192,9 @@ class Loops:
                 # The states of the complete loop had been discarded, and a job may end before it reports its first commit.
                 committed = 0
             if len(found) > 1 or any(not committed <= rounds <= committed + 1 for rounds in found):
-                return f"wrong (found {found} after {committed})", killed, text
+                return f"wrong (found {found} after {committed})", killed, text, None
             if reported and not found and committed > 0:
-                return f"wrong (begun again after {committed})", killed, text
+                return f"wrong (begun again after {committed})", killed, text, None
             committed = max([committed, *found, *reported])
             if len(sender.sent) < ranks:
                 break
@@ -196,7 +206,7 @@ class Loops:
         # Also the results of jobs that were killed.
         results = {line for line in text.splitlines() if line.startswith(self.prefix)}
         is_right = self.result_of(done.output) == self.result and results == {self.result}
-        return "right" if is_right else "wrong", killed, text
+        return "right" if is_right else "wrong", killed, text, None
 
 
 def main():
@@ -206,6 +216,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--mb", type=int, default=100, help="the size of the file in 10^6 bytes")
     parser.add_argument("--memory", type=int, default=16, help="the memory of each rank in MiB")
+    parser.add_argument("--parts", type=int, default=0, help="the number of files of the output; 0: one without a number")
     parser.add_argument("--most", type=int, default=12, help="at most so many killed jobs for one sort")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=60, help="seconds after which a run counts as hung")
@@ -224,13 +235,14 @@ def main():
         print(f"{name:<10}" + "".join(f"{counts[outcome]:>8}" for outcome in OUTCOMES) + f"{sent:>8}{more}", flush=True)
 
     def kill_jobs(mode, target):
-        counts, jobs = dict.fromkeys(OUTCOMES, 0), 0
+        counts, jobs, times = dict.fromkeys(OUTCOMES, 0), 0, []
         for number in range(options.runs):
             name = f"seed {options.seed}, mode {mode}, run {number}"
-            outcome, killed, text = target.with_killed_jobs(random.Random(name))
+            outcome, killed, text, seconds = target.with_killed_jobs(random.Random(name))
             count(counts, outcome, name, text)
             jobs += killed
-        show(mode, counts, jobs)
+            times += [seconds / target.seconds] if seconds else []
+        show(mode, counts, jobs, f"{statistics.median(times):>8.2f}" if times else "")
 
     with tempfile.TemporaryDirectory(prefix="ftsort-external-kills-") as folder:
         sorts = Sorts(options, folder) if {"ranks", "job"} & set(options.modes) else None

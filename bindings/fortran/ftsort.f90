@@ -260,6 +260,7 @@ module ftsort
     type(c_ptr) :: user = c_null_ptr
     integer(c_int64_t) :: source_offset = 0
     integer(c_int64_t) :: output_offset = 0
+    integer(c_int64_t) :: output_parts = 0
   end type
 
   type, bind(c) :: ftsort_external_stats

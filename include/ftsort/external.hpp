@@ -31,6 +31,7 @@ struct external {
   std::uint64_t identity = 0;
   std::uint64_t source_offset = 0;
   std::uint64_t output_offset = 0;
+  std::uint64_t output_parts = 0;
   /** Receives `bytes` sorted bytes for `position` of the output; false: the sort fails. */
   std::function<bool(std::uint64_t position, const void *data, std::size_t bytes)> write = {};
 };
@@ -61,6 +62,7 @@ auto external_sort(const basic_group<Policy> &of_group, const external &files, K
   native.identity = files.identity;
   native.source_offset = files.source_offset;
   native.output_offset = files.output_offset;
+  native.output_parts = files.output_parts;
   native.user = const_cast<external *>(&files);
   if (files.read) {
     native.read = [](void *user, std::uint64_t position, void *buffer, std::size_t size) {

@@ -85,9 +85,13 @@ pub struct ftsort_external {
     pub user: *mut c_void,
     /// The number of bytes before the first record in each file of `sources`, which are not read. 0 with `read`.
     pub source_offset: u64,
-    /// The position of the first record in the output. The bytes before it, for example of a header, are left to the
-    /// program, which can write them when the sort is complete. The same on all ranks.
+    /// The position of the first record in each file of the output. The bytes before it, for example of a header, are
+    /// left to the program, which can write them when the sort is complete. The same on all ranks.
     pub output_offset: u64,
+    /// The number of files of the output, up to 100000. 0: one file with the name `output`. Otherwise the files are
+    /// `output`.00000, `output`.00001 and so on, in the order of the records, each with an equal number of them or one
+    /// more. Files of an earlier output with higher numbers are left. The same on all ranks; 0 with `write`.
+    pub output_parts: u64,
 }
 
 /// Figures of an external sort on this rank. Later versions append members.
@@ -255,6 +259,12 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
     if given.write.is_some() && given.resume != 0 {
         return refuse("files.resume is set, but a sort with files.write cannot be resumed");
     }
+    if given.write.is_some() && given.output_parts != 0 {
+        return refuse(format!(
+            "files.output_parts is {}, but files.write is set: divide the positions in the callback",
+            given.output_parts
+        ));
+    }
     let is_no_file = |path: &PathBuf| {
         path.symlink_metadata()
             .is_ok_and(|found| !found.is_file() && !found.is_symlink())
@@ -322,6 +332,7 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
         files,
         output: name.into(),
         output_offset: given.output_offset,
+        output_parts: given.output_parts,
         memory_bytes: given.memory_bytes,
         resume: given.resume != 0,
     })

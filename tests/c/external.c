@@ -140,6 +140,30 @@ static void write_source(const char *path, uint32_t first, uint32_t end)
   if (file) fclose(file);
 }
 
+/* Sorts into three files, and puts them together. */
+static void sort_into_parts(ftsort *group, ftsort_external files)
+{
+  char path[4096 + 8];
+  struct stat info;
+  int part;
+  FILE *whole = NULL, *file;
+  pair *pairs = (pair *)malloc(COUNT * sizeof *pairs);
+  files.output_parts = 3;
+  EXPECT(ftsort_external_sort(group, &by_key, &files, NULL) == FTSORT_OK);
+  if (is_lowest(group)) EXPECT(stat(files.output, &info) != 0 && (whole = fopen(files.output, "wb")) != NULL);
+  for (part = 0; whole && part < 3; part++) {
+    size_t count = (size_t)COUNT * (size_t)(part + 1) / 3 - (size_t)COUNT * (size_t)part / 3;
+    snprintf(path, sizeof path, "%s.%05d", files.output, part);
+    file = fopen(path, "rb");
+    EXPECT(file != NULL && pairs != NULL && fread(pairs, sizeof *pairs, COUNT, file) == count);
+    EXPECT(fwrite(pairs, sizeof *pairs, count, whole) == count && unlink(path) == 0);
+    if (file) fclose(file);
+  }
+  if (whole) fclose(whole);
+  free(pairs);
+  check(group, files.output);
+}
+
 /* Sorts two files into a third one, twice, and refuses to resume another sort. */
 static void sort_files(ftsort *group, const char *const *scratch)
 {
@@ -176,8 +200,9 @@ static void sort_files(ftsort *group, const char *const *scratch)
   if (is_lowest(group)) EXPECT(stat(output, &info) == 0 && (info.st_mode & 0777) == 0600);
   check(group, output);
   if (is_lowest(group)) unlink(in_folder(state, "sorted.ftsort"));
-  ftsort_agree(group, &fine, &lost);
   files.resume = 0;
+  sort_into_parts(group, files);
+  ftsort_agree(group, &fine, &lost);
   files.memory_bytes = 64;
   EXPECT(ftsort_external_sort(group, &by_key, &files, NULL) == FTSORT_ERR_MEMORY);
   sources[1] = in_folder(state, "absent");
@@ -204,6 +229,9 @@ static void check_arguments(ftsort *group, const char *const *scratch)
   refuse(group, &by_key, &files, "the source has 9 bytes, not a multiple of the record size 8");
   files.resume = 1;
   refuse(group, &by_key, &files, "a sort with files.write cannot be resumed");
+  files = of_callbacks(scratch);
+  files.output_parts = 2;
+  refuse(group, &by_key, &files, "files.output_parts is 2, but files.write is set");
   files = of_callbacks(scratch);
   files.scratch_count = 0;
   refuse(group, &by_key, &files, "name a directory for runs");

@@ -69,6 +69,10 @@ mutants! {
     PiecesMergedBackwards,
     /// A job that resumes an external sort uses a run from which records were left out that are not in the output.
     RunOfLaterBatchUsed,
+    /// A rank that names the files of an output stops at one to which a rank that failed gave its name.
+    NamedFileEndsNaming,
+    /// A job that resumes an external sort looks for the first file of the output alone.
+    FirstFileOnlyFound,
     /// An external sort goes on although a chunk differs from that which was read before.
     ChangedSourceAccepted,
     /// The ranks go on with a search although a rank failed.

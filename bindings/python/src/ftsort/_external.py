@@ -49,8 +49,8 @@ class ExternalSorts:
                       descending: Descending = False, *, compare: Optional[Compare] = None,
                       scratch: Union[None, Path, Sequence[Path]] = None, memory: Optional[int] = None,
                       resume: bool = False, sync: bool = False, source_offset: int = 0,
-                      output_offset: int = 0) -> ExternalStats:
-        """Sorts raw files that need not fit into memory into one file. [collective]
+                      output_offset: int = 0, output_parts: int = 0) -> ExternalStats:
+        """Sorts raw files that need not fit into memory into one file or several. [collective]
 
         The ranks sort parts of the files into runs in scratch directories, and then the records of all runs batch by
         batch into the output. If a rank fails, the survivors make its runs again from the files. Equal keys do not
@@ -81,7 +81,10 @@ class ExternalSorts:
         source_offset : int
             Bytes before the first element of each source, which are not read.
         output_offset : int
-            The position of the first element in the output. The bytes before it are left to the program.
+            The position of the first element in each file of the output. The bytes before it are left to the program.
+        output_parts : int
+            The number of files of the output. If it is not 0, the files are ``output.00000``, ``output.00001`` and so
+            on, in the order of the elements, each with an equal number of them or one more.
 
         Returns
         -------
@@ -114,10 +117,11 @@ class ExternalSorts:
             if layout.has_half_keys:
                 raise ArgumentError("a key is a float16, which the sort of a file cannot map: store it as float32")
             sizes = {"memory": 0 if memory is None else memory, "source_offset": source_offset,
-                     "output_offset": output_offset}
+                     "output_offset": output_offset, "output_parts": output_parts}
             for name, value in sizes.items():
                 if not isinstance(value, (int, np.integer)) or not 0 <= value < 2**63:
-                    raise ArgumentError(f"{name} is {value!r}, expected a number of bytes")
+                    unit = "files" if name == "output_parts" else "bytes"
+                    raise ArgumentError(f"{name} is {value!r}, expected a number of {unit}")
             if memory is not None and memory == 0:
                 raise ArgumentError("memory is 0, expected a number of bytes, or None for the default")
             names, places = _paths(sources, "sources"), _paths(() if scratch is None else scratch, "scratch")
@@ -127,16 +131,19 @@ class ExternalSorts:
                 struct_size=ctypes.sizeof(_native.External), sources=_array(names), source_count=len(names),
                 output=_path(output, "output"), scratch=_array(places), scratch_count=len(places),
                 memory_bytes=int(sizes["memory"]), resume=int(bool(resume)), sync=int(bool(sync)),
-                source_offset=int(source_offset), output_offset=int(output_offset))
+                source_offset=int(source_offset), output_offset=int(output_offset),
+                output_parts=int(output_parts))
         raw = _native.ExternalStats(struct_size=ctypes.sizeof(_native.ExternalStats))
         self._call(function, byref(layout.record), byref(files), byref(raw), layouts=[layout], keep=(layout, files),
-                   discard=lambda: _remove(output))
+                   discard=lambda: _remove(output, int(output_parts)))
         return ExternalStats(*(getattr(raw, name) for name in ExternalStats._fields))
 
 
-def _remove(output: Path) -> None:
+def _remove(output: Path, parts: int) -> None:
     """Removes an output and the state from which another call would take it for complete."""
-    for name in (os.fsencode(output) + b".ftsort", os.fsencode(output)):
+    path = os.fsencode(output)
+    files = [path + b".%05d" % part for part in range(parts)] or [path]
+    for name in [path + b".ftsort", *files]:
         with contextlib.suppress(FileNotFoundError):  # Another rank has removed it.
             os.remove(name)
 

@@ -84,7 +84,7 @@ class External(Structure):
                 ("output", c_char_p), ("scratch", POINTER(c_char_p)), ("scratch_count", c_size_t),
                 ("memory_bytes", c_size_t), ("resume", c_int32), ("sync", c_int32), ("read", c_void_p),
                 ("bytes", c_uint64), ("identity", c_uint64), ("write", c_void_p), ("user", c_void_p),
-                ("source_offset", c_uint64), ("output_offset", c_uint64)]
+                ("source_offset", c_uint64), ("output_offset", c_uint64), ("output_parts", c_uint64)]
 
 
 class ExternalStats(Structure):

@@ -59,6 +59,16 @@ def test_offsets_leave_room_for_headers(group, shared_path):
     assert np.array_equal(found, np.concatenate([np.zeros(3), np.sort(values)]))
 
 
+def test_an_output_of_several_files(group, shared_path):
+    values = np.random.default_rng(3).normal(size=3001)
+    source = write(f"{shared_path}/in", values)
+    group.external_sort(source, f"{shared_path}/out", "f8", memory=MEMORY, output_offset=8, output_parts=2)
+    parts = [np.fromfile(f"{shared_path}/out.0000{part}", "f8") for part in range(2)]
+    assert [len(part) for part in parts] == [1501, 1502]
+    assert np.array_equal(np.concatenate([part[1:] for part in parts]), np.sort(values))
+    assert sorted(os.listdir(shared_path)) == ["in", "out.00000", "out.00001"]
+
+
 def test_a_complete_sort_is_not_repeated(group, shared_path):
     values = np.random.default_rng(2).normal(size=3000)
     source, output = write(f"{shared_path}/in", values), f"{shared_path}/out"
@@ -84,6 +94,8 @@ def test_wrong_arguments(group, shared_path):
     refused(lambda: sort(sources=[] if culprit else source), "sources is empty")
     refused(lambda: sort(memory=0 if culprit else None), "memory is 0")
     refused(lambda: sort(output_offset=-1 if culprit else 0), "output_offset is -1")
+    refused(lambda: sort(output_parts=-1 if culprit else 0), "output_parts is -1, expected a number of files")
+    refused(lambda: sort(output_parts=100_001 if culprit else 0), "output_parts is 100001, expected at most 100000")
     refused(lambda: sort(scratch=["a\0b"] if culprit else None), "not a path")
     refused(lambda: sort(source_offset=41 if culprit else 0), "source_offset is 41, but the source .* has 40 bytes")
     with pytest.raises(ftsort.ArgumentError, match="not a multiple of the record size 24"):

@@ -1,11 +1,12 @@
 //! The committed state of an external sort, from which another job can continue.
 
 use super::geometry::Geometry;
+use super::parts::OutputParts;
 use crate::sort::pivot::Cut;
 use crate::wire::{Reader, Writer};
 
 /// The first bytes of a manifest; the last one is the version of the format.
-const MAGIC: [u8; 8] = *b"ftsext\0\x01";
+const MAGIC: [u8; 8] = *b"ftsext\0\x02";
 
 /// The identity of the data of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +19,10 @@ pub struct Identity {
     pub bytes: u64,
     /// A number that changes if the source does.
     pub source: u64,
-    /// The position of the first record in the output.
+    /// The position of the first record in each file of the output.
     pub output_offset: u64,
+    /// The number of numbered files of the output; 0: one file without a number.
+    pub output_parts: u64,
 }
 
 /// The committed state of an external sort.
@@ -62,7 +65,8 @@ impl Manifest {
             .u64(identity.record_bytes as u64)
             .u64(identity.bytes)
             .u64(identity.source)
-            .u64(identity.output_offset);
+            .u64(identity.output_offset)
+            .u64(identity.output_parts);
         self.geometry.encode(&mut out);
         out.u64(self.block)
             .u64(self.done)
@@ -86,6 +90,7 @@ impl Manifest {
             bytes: fields.u64()?,
             source: fields.u64()?,
             output_offset: fields.u64()?,
+            output_parts: fields.u64()?,
         };
         let geometry = Geometry::decode(&mut fields)?;
         let (block, done) = (fields.u64()?, fields.u64()?);
@@ -94,6 +99,7 @@ impl Manifest {
         let is_whole = fields.rest().len() == Cut::encoded_bytes(identity.record_bytes);
         let record_bytes = identity.record_bytes as u64;
         let is_valid = is_whole
+            && identity.has_places()
             && block > 0
             && done <= geometry.records
             && geometry.records.checked_mul(record_bytes) == Some(identity.bytes);
@@ -110,6 +116,12 @@ impl Manifest {
 }
 
 impl Identity {
+    /// Whether the output has so many files, and each ends before 2^64 bytes.
+    pub fn has_places(&self) -> bool {
+        let end = self.output_offset.checked_add(self.bytes);
+        end.is_some() && self.record_bytes > 0 && self.output_parts <= OutputParts::MOST
+    }
+
     /// The first property in which another sort differs, in words; None if there is none.
     pub fn difference(&self, other: &Identity) -> Option<String> {
         if self.record_bytes != other.record_bytes {
@@ -128,6 +140,12 @@ impl Identity {
             return Some(format!(
                 "{} bytes before the first record of the output instead of {}",
                 other.output_offset, self.output_offset
+            ));
+        }
+        if self.output_parts != other.output_parts {
+            return Some(format!(
+                "{} numbered files of the output instead of {}",
+                other.output_parts, self.output_parts
             ));
         }
         if self.layout != other.layout {
@@ -152,6 +170,7 @@ mod tests {
                 bytes: 3 * records,
                 source: 77,
                 output_offset: 6,
+                output_parts: 2,
             },
             geometry: Geometry::new(records, 3, 64, 4),
             block: 8,
@@ -184,6 +203,21 @@ mod tests {
         }
     }
 
+    /// Files that other programs wrote may have a right checksum.
+    #[test]
+    fn refuses_outputs_without_places() {
+        let wrong: [fn(&mut Identity); 3] = [
+            |identity| identity.output_offset = u64::MAX,
+            |identity| identity.output_parts = OutputParts::MOST + 1,
+            |identity| (identity.record_bytes, identity.bytes) = (0, 0),
+        ];
+        for change in wrong {
+            let mut manifest = manifest(10, 0, Cut::AllUpper);
+            change(&mut manifest.identity);
+            assert_eq!(Manifest::decode(&manifest.encode()), None);
+        }
+    }
+
     #[test]
     fn names_the_difference_between_sorts() {
         let one = manifest(10, 0, Cut::AllUpper).identity;
@@ -198,6 +232,10 @@ mod tests {
                 output_offset: 0,
                 ..one
             },
+            Identity {
+                output_parts: 0,
+                ..one
+            },
             Identity { layout: 1, ..one },
             Identity { source: 1, ..one },
         ];
@@ -208,6 +246,7 @@ mod tests {
                 "records of 4 bytes instead of 3",
                 "a source of 33 bytes instead of 30",
                 "0 bytes before the first record of the output instead of 6",
+                "0 numbered files of the output instead of 2",
                 "another key",
                 "a source that has changed since",
             ]

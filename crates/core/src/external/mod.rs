@@ -16,11 +16,13 @@
 //! | [`geometry`] | chunks of the source, and their pieces |
 //! | [`run`] | the format of a run, and cuts of it |
 //! | [`manifest`] | the committed state, from which another job can continue |
+//! | [`parts`] | the files of the output, and the records in each |
 //! | [`places`] | the source, the scratch directories and the output; transfers in the background |
 //!
 //! [`Group::external_sort`](crate::group::Group::external_sort) runs these parts. Must never: communicate.
 
 pub mod geometry;
 pub mod manifest;
+pub mod parts;
 pub mod places;
 pub mod run;

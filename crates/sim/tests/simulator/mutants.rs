@@ -206,7 +206,7 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 
 /// Mutants of queries, external sorts, states with a name, and shares, which no trial runs; tests/group/queries.rs,
 /// external, named.rs, stored_rounds.rs, stored_sorts.rs and shares.rs detect them.
-const IN_GROUPS: [Mutant; 28] = [
+const IN_GROUPS: [Mutant; 30] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -217,6 +217,8 @@ const IN_GROUPS: [Mutant; 28] = [
     Mutant::PortionsCutAsRuns,
     Mutant::PiecesMergedBackwards,
     Mutant::RunOfLaterBatchUsed,
+    Mutant::NamedFileEndsNaming,
+    Mutant::FirstFileOnlyFound,
     Mutant::ChangedSourceAccepted,
     Mutant::StatesNamedBeforeCommit,
     Mutant::StatesNotMovedAfterManifest,

@@ -7,6 +7,7 @@ use super::reading::{HeldRun, HeldRuns, Intact, Reading};
 use super::{ExternalSort, ExternalStats, PARTS_OF_MEMORY};
 use crate::external::geometry::Geometry;
 use crate::external::manifest::{Identity, Manifest};
+use crate::external::parts::OutputParts;
 use crate::external::places::{Extent, ExternalFiles, Place, Transfer};
 use crate::external::run::{RunIndex, TAIL_BYTES};
 use crate::mutants::{Mutant, mutant};
@@ -30,8 +31,8 @@ pub(super) struct ExternalJob {
     /// The digests of the runs of all ranks; 0: not known.
     digests: Vec<u64>,
     pub resume: bool,
-    /// The name of the output.
-    pub output: String,
+    /// The files of the output.
+    pub output: OutputParts,
     /// The number of runs that this rank could not read back.
     losses: usize,
 }
@@ -65,7 +66,7 @@ impl ExternalJob {
             held: HeldRuns::default(),
             digests: vec![0; chunks],
             resume,
-            output,
+            output: OutputParts::new(&output, &manifest.identity),
             losses: 0,
             manifest,
         }
@@ -73,11 +74,6 @@ impl ExternalJob {
 
     pub fn record_bytes(&self) -> usize {
         self.layout.record_bytes()
-    }
-
-    /// The name of the output until it is complete.
-    pub fn draft_of_output(&self) -> String {
-        super::output::draft_name(&self.output)
     }
 
     /// The number of records of a piece, and of this rank's part of a batch, at most.
@@ -246,17 +242,19 @@ impl ExternalJob {
 
     /// Starts to write blocks to their places in the output, of which `done` records are written before.
     pub fn start_output(&mut self, done: u64, blocks: Vec<(u64, Slice)>) -> Transfer<()> {
-        let record_bytes = self.record_bytes() as u64;
-        let name = self.draft_of_output();
-        let extents = blocks.iter().map(|(offset, records)| Extent {
-            place: Place::Output(name.clone()),
-            at: self.manifest.identity.output_offset + (done + offset) * record_bytes,
-            bytes: records.len(),
-        });
-        let extents: Vec<Extent> = extents.collect();
-        let blocks: Vec<Slice> = blocks.into_iter().map(|(_, records)| records).collect();
-        self.stats.bytes_written += blocks.iter().map(|block| block.len() as u64).sum::<u64>();
-        self.files.start_write(extents, blocks)
+        let (mut extents, mut pieces) = (Vec::new(), Vec::new());
+        for (offset, records) in blocks {
+            self.stats.bytes_written += records.len() as u64;
+            for portion in self.output.divide(done + offset, records.len()) {
+                extents.push(Extent {
+                    place: Place::Output(self.output.draft_of(portion.part)),
+                    at: portion.at,
+                    bytes: portion.bytes.len(),
+                });
+                pieces.push(records.part(portion.bytes));
+            }
+        }
+        self.files.start_write(extents, pieces)
     }
 }
 

@@ -22,13 +22,14 @@ mod reading;
 
 use self::job::{ExternalJob, geometry};
 use self::making::remove_runs;
-use self::output::{identity_of, left_manifest, manifest_name};
+use self::output::{identity_of, left_manifest, manifest_name, remove_drafts};
 use self::reading::Reading;
 use super::config::{agree_on_equal, hash_of};
 use super::input::{InputOrigin, Prepared};
 use super::{Group, JobKind, Sorted};
 use crate::engine::reported_by_all;
 use crate::external::manifest::Manifest;
+use crate::external::parts::OutputParts;
 use crate::external::places::{ExternalFiles, Transfer};
 use crate::external::run::first_cut;
 use crate::members::Rank;
@@ -53,8 +54,11 @@ pub struct ExternalSort {
     pub files: ExternalFiles,
     /// The name of the output in its directory; the same on all ranks.
     pub output: String,
-    /// The position of the first record in the output; the same on all ranks.
+    /// The position of the first record in each file of the output; the same on all ranks.
     pub output_offset: u64,
+    /// The number of files among which the records of the output are divided, each with the name of the output and a
+    /// number; 0: one file with this name. The same on all ranks.
+    pub output_parts: u64,
     /// The bytes that the buffers of the sort may take on this rank; 0: half of the memory limit of a job.
     pub memory_bytes: usize,
     /// Continues an earlier job with the same output, and leaves the state of this one for a later job; the same on
@@ -100,7 +104,7 @@ impl ExternalSort {
 }
 
 impl<T: Transport> Group<T> {
-    /// Sorts the records of a source that need not fit into memory into one file. All ranks can read all of the source,
+    /// Sorts the records of a source that need not fit into memory into one file or several. All ranks can read all of the source,
     /// and its content must not change during the call. Equal keys may change their order. Collective.
     ///
     /// # Errors
@@ -154,6 +158,7 @@ impl<T: Transport> Group<T> {
             ("the size of the source", identity.bytes),
             ("the source", identity.source),
             ("output_offset", identity.output_offset),
+            ("output_parts", identity.output_parts),
         ];
         self.on_engine(|engine| agree_on_equal(engine, &facts))?;
         let memory = match sort.memory_bytes {
@@ -194,11 +199,18 @@ impl<T: Transport> Group<T> {
             left => {
                 let manifest = fresh()?;
                 let mut sort = sort;
+                let mut drafts_left = None;
                 if let Some(left) = left {
                     remove_runs(&mut sort.files, left.job);
+                    drafts_left = Some(OutputParts::new(&sort.output, &left.identity));
                 }
                 let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
-                self.on_writer(|| job.remove_output())?;
+                self.on_writer(|| {
+                    if let Some(left) = &drafts_left {
+                        remove_drafts(&mut *job.files.places.output, left)?;
+                    }
+                    job.remove_output()
+                })?;
                 return Ok(job);
             }
         };
@@ -459,7 +471,8 @@ impl<T: Transport> Group<T> {
             records,
             end,
         } = written;
-        let done = transfer.wait().and_then(|()| job.sync_output());
+        let written = job.manifest.done..job.manifest.done + records;
+        let done = transfer.wait().and_then(|()| job.sync_output(written));
         self.on_all(done)?;
         if self.known_failures() != known && !mutant(Mutant::BatchOfFailedRankCommitted) {
             return Ok(false);

@@ -1,25 +1,31 @@
 //! The output of an external sort and its manifest, as one rank reads and writes them.
 //!
-//! The output has a temporary name until it is complete. The manifest beside it is replaced as a whole after each batch.
+//! The files of the output have temporary names until it is complete. The manifest beside it is replaced as a whole after each batch.
 //!
 //! Must never: communicate.
 
 use std::io::{ErrorKind, Read};
+use std::ops::Range;
 
 use super::ExternalSort;
 use super::job::ExternalJob;
 use super::making::remove_runs;
 use crate::external::manifest::{Identity, Manifest};
-use crate::store::directory::refusal;
+use crate::external::parts::{OutputParts, draft_name};
+use crate::mutants::{Mutant, mutant};
+use crate::store::directory::{Files, refusal};
 use ftsort_kernels::error::{Error, Result, Status};
 
 impl ExternalJob {
-    /// Syncs the output, if the files are synced.
-    pub fn sync_output(&mut self) -> Result<()> {
-        let name = self.draft_of_output();
+    /// Syncs the files of the output with these records, if files are synced.
+    pub fn sync_output(&mut self, records: Range<u64>) -> Result<()> {
         let files = &mut self.files.places.output;
-        let synced = files.sync(&name);
-        synced.map_err(|error| refusal("sync", &**files, &name, &error))
+        for part in self.output.of_records(records) {
+            let name = self.output.draft_of(part);
+            let synced = files.sync(&name);
+            synced.map_err(|error| refusal("sync", &**files, &name, &error))?;
+        }
+        Ok(())
     }
 
     /// `Status::Store` if the source is not the one with which the sort began, as far as that is known without reading
@@ -36,12 +42,17 @@ impl ExternalJob {
 
     /// Removes the files that an earlier job has left beside the output.
     pub fn remove_output(&mut self) -> Result<()> {
-        let manifest = manifest_name(&self.output);
-        for name in [self.draft_of_output(), draft_name(&manifest), manifest] {
-            let files = &mut self.files.places.output;
-            match files.remove(&name) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(refusal("remove", &**files, &name, &error));
+        remove_drafts(&mut *self.files.places.output, &self.output)
+    }
+
+    /// Makes the files of the output under their temporary names, unless they exist.
+    pub fn ensure_output(&mut self) -> Result<()> {
+        let files = &mut self.files.places.output;
+        for part in self.output.all() {
+            let name = self.output.draft_of(part);
+            match files.write(&name, &[]) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    return Err(refusal("create", &**files, &name, &error));
                 }
                 _ => {}
             }
@@ -49,21 +60,9 @@ impl ExternalJob {
         Ok(())
     }
 
-    /// Makes the file of the output under its temporary name, unless it exists.
-    pub fn ensure_output(&mut self) -> Result<()> {
-        let name = self.draft_of_output();
-        let files = &mut self.files.places.output;
-        match files.write(&name, &[]) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                Err(refusal("create", &**files, &name, &error))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Writes the manifest.
     pub fn write_manifest(&mut self) -> Result<()> {
-        let name = manifest_name(&self.output);
+        let name = manifest_name(self.output.name());
         let draft = draft_name(&name);
         let bytes = self.manifest.encode();
         let files = &mut self.files.places.output;
@@ -73,31 +72,48 @@ impl ExternalJob {
             .map_err(|error| refusal("write", &**files, &name, &error))
     }
 
-    /// Gives the output its name, if another rank has not done so. Then the manifest of a sort that may be resumed
-    /// states that the sort is finished; otherwise there is no manifest any more.
+    /// Gives the files of the output their names, if another rank has not done so. Then the manifest of a sort that may
+    /// be resumed states that the sort is finished; otherwise there is no manifest any more.
     pub fn finish_output(&mut self) -> Result<()> {
-        let (draft, output) = (self.draft_of_output(), self.output.clone());
-        let files = &mut self.files.places.output;
-        let renamed = match files.rename(&draft, &output) {
-            Err(error) if error.kind() == ErrorKind::NotFound => files.read(&output).map(|_| ()),
-            renamed => renamed,
-        };
-        let named = renamed.and_then(|()| {
-            files.sync_names().inspect_err(|_| {
-                // A sort that fails leaves no output.
-                let _ = files.rename(&output, &draft);
-            })
-        });
-        named.map_err(|error| refusal("write", &**files, &output, &error))?;
+        if let Err(error) = self.name_output() {
+            // A sort that fails leaves no output.
+            for part in self.output.all() {
+                let (name, draft) = (self.output.name_of(part), self.output.draft_of(part));
+                let files = &mut self.files.places.output;
+                if files.read(&draft).is_err() {
+                    let _ = files.rename(&name, &draft);
+                }
+            }
+            return Err(error);
+        }
         self.manifest.is_finished = true;
         if self.resume {
             return self.write_manifest();
         }
-        let manifest = manifest_name(&output);
+        let manifest = manifest_name(self.output.name());
         for name in [draft_name(&manifest), manifest] {
             let _ = self.files.places.output.remove(&name);
         }
         Ok(())
+    }
+
+    fn name_output(&mut self) -> Result<()> {
+        let files = &mut self.files.places.output;
+        for part in self.output.all() {
+            let (name, draft) = (self.output.name_of(part), self.output.draft_of(part));
+            let renamed = match files.rename(&draft, &name) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    if mutant(Mutant::NamedFileEndsNaming) {
+                        break;
+                    }
+                    files.read(&name).map(|_| ())
+                }
+                renamed => renamed,
+            };
+            renamed.map_err(|error| refusal("write", &**files, &name, &error))?;
+        }
+        let synced = files.sync_names();
+        synced.map_err(|error| refusal("sync", &**files, self.output.name(), &error))
     }
 
     /// Removes the runs of this job. `fails`: also the output under its temporary name and the manifest.
@@ -109,9 +125,19 @@ impl ExternalJob {
     }
 }
 
-/// The name of a file that is not complete.
-pub(super) fn draft_name(name: &str) -> String {
-    format!("{name}.partial")
+/// Removes the files of an output that is not complete, and its manifest.
+pub(super) fn remove_drafts(files: &mut dyn Files, output: &OutputParts) -> Result<()> {
+    let manifest = manifest_name(output.name());
+    let drafts = output.all().map(|part| output.draft_of(part));
+    for name in drafts.chain([draft_name(&manifest), manifest]) {
+        match files.remove(&name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(refusal("remove", files, &name, &error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The name of the manifest of an output.
@@ -131,20 +157,28 @@ pub(super) fn identity_of(sort: &ExternalSort) -> Result<Identity> {
         );
         return Err(Error::new(Status::Argument, text));
     }
-    if sort.output_offset.checked_add(bytes).is_none() {
-        let text = format!(
-            "output_offset is {}, with which the output ends beyond 2^64 bytes",
-            sort.output_offset
-        );
-        return Err(Error::new(Status::Argument, text));
-    }
-    Ok(Identity {
+    let identity = Identity {
         layout: sort.layout.fingerprint(),
         record_bytes,
         bytes,
         source: sort.files.places.source.identity()?,
         output_offset: sort.output_offset,
-    })
+        output_parts: sort.output_parts,
+    };
+    if !identity.has_places() {
+        let text = match sort.output_parts {
+            0..=OutputParts::MOST => format!(
+                "output_offset is {}, with which the output ends beyond 2^64 bytes",
+                sort.output_offset
+            ),
+            parts => format!(
+                "output_parts is {parts}, expected at most {}",
+                OutputParts::MOST
+            ),
+        };
+        return Err(Error::new(Status::Argument, text));
+    }
+    Ok(identity)
 }
 
 /// Returns the manifest of an earlier job; None if there is none, if it is damaged, or if its output is missing.
@@ -154,23 +188,19 @@ pub(super) fn left_manifest(sort: &ExternalSort) -> Option<Manifest> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).ok()?.min(1 << 20));
     content.read_to_end(&mut bytes).ok()?;
     let manifest = Manifest::decode(&bytes)?;
-    let identity = &manifest.identity;
-    let end_of = |bytes: u64| match bytes {
-        // The bytes before the first record appear with it.
-        0 => Some(0),
-        bytes => identity.output_offset.checked_add(bytes),
+    let output = OutputParts::new(&sort.output, &manifest.identity);
+    let size = |name: String| files.read(&name).ok().map(|(size, _)| size);
+    let searched = match mutant(Mutant::FirstFileOnlyFound) {
+        true => 0..1,
+        false => output.all(),
     };
-    let whole = end_of(identity.bytes)?;
-    let written = end_of(manifest.done * identity.record_bytes as u64)?;
-    let is_empty = identity.bytes == 0;
-    let names = [draft_name(&sort.output), sort.output.clone()];
-    let (draft, output) = (&names[0], &names[1]);
-    let size = |name: &String| files.read(name).ok().map(|(size, _)| size);
-    let is_left = if manifest.is_finished {
-        size(output).is_some_and(|size| size == whole || is_empty)
-    } else {
-        size(draft).is_some_and(|size| size >= written)
-            || (manifest.is_written() && size(output) == Some(written))
-    };
+    let is_left = searched.into_iter().all(|part| {
+        let written = output.size_of(part, manifest.done);
+        // The program may have written bytes before the first record of a file without records.
+        let is_whole = |size: u64| size == written || (manifest.is_finished && written == 0);
+        let has_draft = || size(output.draft_of(part)).is_some_and(|size| size >= written);
+        let has_name = || size(output.name_of(part)).is_some_and(is_whole);
+        (!manifest.is_finished && has_draft()) || (manifest.is_written() && has_name())
+    });
     is_left.then_some(manifest)
 }

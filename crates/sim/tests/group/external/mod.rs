@@ -1,6 +1,7 @@
 //! External sorts on simulated ranks: failures of ranks and of the whole job at any step, resumed jobs, damaged and refused
 //! files, and the mutants of their code.
 
+mod parts;
 mod pieces;
 mod refused;
 mod resumed;
@@ -53,6 +54,8 @@ struct World {
     scratch: Vec<SharedFiles>,
     /// The memory of each rank of the next job.
     memory: Cell<usize>,
+    /// The number of files of the output of the next job; 0: one without a number.
+    parts: Cell<u64>,
 }
 
 /// Records with many equal keys, and numbers that tell them apart.
@@ -71,6 +74,7 @@ impl World {
             output: SharedFiles::default(),
             scratch: (0..8).map(|_| SharedFiles::default()).collect(),
             memory: Cell::new(MEMORY),
+            parts: Cell::new(0),
         }
     }
 
@@ -99,21 +103,48 @@ impl World {
         })
     }
 
-    /// An error unless the output is the sorted source, and the only file.
+    /// The names of the files of the output.
+    fn output_names(&self) -> Vec<String> {
+        match self.parts.get() {
+            0 => vec![OUTPUT.into()],
+            parts => (0..parts)
+                .map(|part| format!("{OUTPUT}.{part:05}"))
+                .collect(),
+        }
+    }
+
+    /// An error unless the output is the sorted source, in files with equal numbers of records, and there is no other file.
     fn check(&self, resume: bool) -> std::result::Result<(), String> {
         let output = self.output.borrow();
-        let mut wanted = vec![OUTPUT.to_string()];
+        let mut wanted = self.output_names();
         if resume {
             wanted.push(format!("{OUTPUT}.ftsort"));
         }
-        if output.names() != wanted {
-            return Err(format!("files {:?}", output.names()));
+        let mut names = output.names();
+        wanted.sort();
+        names.sort();
+        if names != wanted {
+            return Err(format!("files {names:?}"));
         }
-        let found = output.content(OUTPUT).expect("the output");
-        let offset = (OUTPUT_OFFSET as usize).min(found.len());
-        let (before, found) = found.split_at(offset);
-        if before.iter().any(|byte| *byte != 0) {
-            return Err(format!("{before:?} before the first record"));
+        let mut found = Vec::new();
+        let (files, all) = (
+            self.output_names(),
+            self.source.borrow().len() / RECORD_BYTES,
+        );
+        for (part, name) in files.iter().enumerate() {
+            let content = output.content(name).expect("a file of the output");
+            let (before, content) = content.split_at((OUTPUT_OFFSET as usize).min(content.len()));
+            if before.iter().any(|byte| *byte != 0) {
+                return Err(format!("{before:?} before the first record of {name}"));
+            }
+            let share = (part + 1) * all / files.len() - part * all / files.len();
+            if content.len() != share * RECORD_BYTES {
+                return Err(format!(
+                    "{name} has {} bytes instead of {share} records",
+                    content.len()
+                ));
+            }
+            found.extend_from_slice(content);
         }
         let order = |bytes: &[u8]| {
             let records = bytes.chunks_exact(RECORD_BYTES);
@@ -122,7 +153,7 @@ impl World {
             records.sort_unstable();
             (keys, records)
         };
-        let (keys, found) = order(found);
+        let (keys, found) = order(&found);
         let (_, expected) = order(&self.source.borrow());
         if found != expected {
             return Err(format!("{found:?} instead of {expected:?}"));
@@ -180,6 +211,7 @@ fn sort_of(world: &World, rank: Rank, handle: &RankHandle, resume: bool) -> Exte
         files: world.files(rank, handle),
         output: OUTPUT.into(),
         output_offset: OUTPUT_OFFSET,
+        output_parts: world.parts.get(),
         memory_bytes: world.memory.get(),
         resume,
     }
@@ -269,11 +301,19 @@ fn reads_and_writes_every_byte_twice() {
     assert!((2.0..6.0).contains(&written));
 }
 
+fn with_much_memory() -> World {
+    World::new(143)
+}
+
+fn with_little_memory() -> World {
+    World::with_memory(143, LITTLE_MEMORY)
+}
+
 /// Lets each rank fail at each of its steps. Returns the first error.
-fn failures_at_every_step(memory: usize, seed: u64, stride: usize) -> Option<String> {
+fn failures_at_every_step(world: fn() -> World, seed: u64, stride: usize) -> Option<String> {
     for rank in 0..RANKS {
         for step in (1..).step_by(stride) {
-            let world = World::with_memory(143, memory);
+            let world = world();
             let outcomes = job(&world, RANKS, (seed, &[crash(rank, step)]), false);
             match survivors_of(&world, outcomes, false) {
                 Ok(RANKS) => break,
@@ -289,7 +329,7 @@ fn failures_at_every_step(memory: usize, seed: u64, stride: usize) -> Option<Str
 fn survives_a_failure_at_every_step() {
     let stride = if all_tests() { 1 } else { 3 };
     for seed in 1..3 {
-        assert_eq!(failures_at_every_step(MEMORY, seed, stride), None);
+        assert_eq!(failures_at_every_step(with_much_memory, seed, stride), None);
     }
 }
 
@@ -400,9 +440,9 @@ fn a_source_that_changes_is_an_error() {
 #[test]
 fn every_mutant_of_an_external_sort_is_detected() {
     type Detects = fn() -> bool;
-    let detected: [(Mutant, Detects); 8] = [
+    let detected: [(Mutant, Detects); 10] = [
         (Mutant::BatchOfFailedRankCommitted, || {
-            (1..9).any(|seed| failures_at_every_step(MEMORY, seed, 1).is_some())
+            (1..9).any(|seed| failures_at_every_step(with_much_memory, seed, 1).is_some())
         }),
         (Mutant::ManifestBeforeCommit, || {
             (1..9).any(|seed| resumed::jobs_ended_at_every_step(seed, 1, &|_| {}).is_err())
@@ -416,13 +456,19 @@ fn every_mutant_of_an_external_sort_is_detected() {
             pieces::damaged_pieces(1).is_err()
         }),
         (Mutant::PortionsCutAsRuns, || {
-            (1..9).any(|seed| failures_at_every_step(LITTLE_MEMORY, seed, 1).is_some())
+            (1..9).any(|seed| failures_at_every_step(with_little_memory, seed, 1).is_some())
         }),
         (Mutant::PiecesMergedBackwards, || {
             (1..9).any(|seed| pieces::resumed_with_other_memory(seed, 1).is_err())
         }),
         (Mutant::RunOfLaterBatchUsed, || {
             resumed::resumed_with_an_older_manifest().is_some()
+        }),
+        (Mutant::NamedFileEndsNaming, || {
+            (1..9).any(|seed| failures_at_every_step(parts::in_files, seed, 1).is_some())
+        }),
+        (Mutant::FirstFileOnlyFound, || {
+            parts::resumed_without_a_file().is_err()
         }),
         (Mutant::ChangedSourceAccepted, || {
             !a_changed_source_is_noticed(steps(1) * 3 / 4)

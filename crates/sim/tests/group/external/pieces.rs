@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use super::resumed::{damage_some_runs, jobs_with_memory_ended};
+use super::resumed::{damage_some_runs, jobs_of_world_ended};
 use super::*;
 use ftsort_core::store::directory::Files;
 
@@ -37,7 +37,7 @@ fn sorts_with_blocks_of_several_records() {
 fn survives_a_failure_at_every_step_of_three_passes() {
     let stride = if all_tests() { 1 } else { 3 };
     for seed in 1..3 {
-        let failure = failures_at_every_step(LITTLE_MEMORY, seed, stride);
+        let failure = failures_at_every_step(with_little_memory, seed, stride);
         assert_eq!(failure, None);
     }
 }
@@ -82,7 +82,11 @@ pub fn resumed_with_other_memory(seed: u64, stride: usize) -> std::result::Resul
             next.set(next.get() + 1);
             world.memory.set(memory_for(other));
         };
-        let (runs, _) = jobs_with_memory_ended(memory_for(memory), (seed, stride), &change_memory)?;
+        let (runs, _) = jobs_of_world_ended(
+            &|| World::with_memory(143, memory_for(memory)),
+            (seed, stride),
+            &change_memory,
+        )?;
         found += runs;
     }
     Ok(found)
@@ -104,7 +108,7 @@ fn damaged_runs_of_pieces_are_made_again() {
         damage_some_runs(world, salt.get());
     };
     let runs = (1..4).map(|seed| {
-        let ended = jobs_with_memory_ended(LITTLE_MEMORY, (seed, 7), &damage);
+        let ended = jobs_of_world_ended(&with_little_memory, (seed, 7), &damage);
         ended.unwrap().0
     });
     assert!(runs.sum::<u64>() > 0);

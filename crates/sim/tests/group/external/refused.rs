@@ -5,22 +5,27 @@ use crate::refusals::Limited;
 
 #[test]
 fn refused_memory_and_files_are_agreed_on() {
-    refuses_every_action(MEMORY);
+    refuses_every_action(|| World::new(61));
 }
 
 #[test]
 fn refused_memory_and_files_are_agreed_on_with_three_passes() {
-    refuses_every_action(LITTLE_MEMORY);
+    refuses_every_action(|| World::with_memory(61, LITTLE_MEMORY));
+}
+
+#[test]
+fn refused_memory_and_files_are_agreed_on_with_several_files() {
+    refuses_every_action(|| World::new(61).in_files(3));
 }
 
 /// Every allocation and every access to a file may be refused. All ranks return the same status, no file is left, and
 /// the group stays usable.
-fn refuses_every_action(memory: usize) {
+fn refuses_every_action(world: fn() -> World) {
     let stride = if all_tests() { 1 } else { 5 };
     for rank in 0..2 {
         let mut refused = Vec::new();
         for action in (1..).step_by(stride) {
-            let world = World::with_memory(61, memory);
+            let world = world();
             let actions = Rc::new(RefCell::new(0));
             let (of_job, world_of_job) = (Rc::clone(&actions), world.clone());
             let config = SimConfig {
@@ -86,6 +91,8 @@ fn wrong_arguments_are_agreed_on() {
     };
     let other_offset: Change = |sort, rank| sort.output_offset += rank.index() as u64;
     let far_offset: Change = |sort, _| sort.output_offset = u64::MAX;
+    let other_parts: Change = |sort, rank| sort.output_parts = rank.index() as u64;
+    let many_parts: Change = |sort, _| sort.output_parts = 100_001;
     let other_size: Change = |sort, rank| {
         let bytes = if rank == Rank(1) { 80 } else { 88 };
         let source = Rc::new(RefCell::new(vec![0; bytes]));
@@ -103,6 +110,12 @@ fn wrong_arguments_are_agreed_on() {
             far_offset,
             Status::Argument,
             "output_offset is 18446744073709551615",
+        ),
+        (other_parts, Status::Argument, "output_parts"),
+        (
+            many_parts,
+            Status::Argument,
+            "output_parts is 100001, expected at most 100000",
         ),
         (other_size, Status::Argument, "the size of the source"),
         (

@@ -5,11 +5,10 @@ use super::*;
 /// Ends a job at a step of every rank, lets `between` change the files, and resumes it with other ranks. Returns the
 /// figures of the second job, or an error.
 fn ended_and_resumed(
-    memory: usize,
+    world: World,
     (seed, step, ranks): (u64, u32, usize),
     between: &dyn Fn(&World),
 ) -> std::result::Result<Option<ExternalStats>, String> {
-    let world = World::with_memory(143, memory);
     let failures: Vec<Failure> = (0..RANKS)
         .map(|rank| crash(rank, step + (11 * seed as u32 * rank as u32) % 37))
         .collect();
@@ -42,19 +41,19 @@ pub fn jobs_ended_at_every_step(
     stride: usize,
     between: &dyn Fn(&World),
 ) -> std::result::Result<(u64, u64), String> {
-    jobs_with_memory_ended(MEMORY, (seed, stride), between)
+    jobs_of_world_ended(&with_much_memory, (seed, stride), between)
 }
 
-/// As [`jobs_ended_at_every_step`], of jobs that begin with this memory.
-pub fn jobs_with_memory_ended(
-    memory: usize,
+/// As [`jobs_ended_at_every_step`], of jobs that begin with these files.
+pub fn jobs_of_world_ended(
+    world: &dyn Fn() -> World,
     (seed, stride): (u64, usize),
     between: &dyn Fn(&World),
 ) -> std::result::Result<(u64, u64), String> {
     let (mut runs, mut records) = (0, 0);
     for step in (1..).step_by(stride) {
         let ranks = [3, 2, 4, 1][step as usize % 4];
-        let resumed = ended_and_resumed(memory, (seed, step, ranks), between);
+        let resumed = ended_and_resumed(world(), (seed, step, ranks), between);
         match resumed.map_err(|text| format!("seed {seed} step {step} ranks {ranks}: {text}"))? {
             None => break,
             Some(stats) => {
