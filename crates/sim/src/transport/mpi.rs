@@ -238,7 +238,7 @@ impl Liveness for SimMpi<'_> {
 
     fn seen_failures(&mut self) -> Result<RankSet> {
         self.handle.check()?;
-        Ok(self.state(|state| RankSet::clone(state.failures(self.handle.rank))))
+        Ok(self.state(|state| RankSet::clone(state.failures(self.handle.rank).0)))
     }
 }
 
@@ -335,7 +335,7 @@ impl MpiApi for SimMpi<'_> {
 
     fn failures(&mut self, _receiver: Option<Rank>) -> Result<usize> {
         self.handle.check()?;
-        Ok(self.state(|state| state.failures(self.handle.rank).len()))
+        Ok(self.state(|state| state.failures(self.handle.rank).1))
     }
 
     fn acknowledge(&mut self) -> Result<RankSet> {

@@ -43,8 +43,11 @@ pub struct Process {
     pub comm: usize,
     /// The failures that it knows of.
     pub known_failures: Rc<RankSet>,
+    /// Their number, which is asked for at every message.
+    known_count: usize,
     /// Those among them that it has asked for, and are members of its communicator.
     pub seen_failures: Rc<RankSet>,
+    seen_count: usize,
     /// The communicator, and the number of known failures, when it asked for them.
     seen_at: (usize, usize),
     pub acknowledged: Rc<RankSet>,
@@ -430,9 +433,10 @@ impl SimState {
         if !self.is_running(to) || self.process(to).known_failures.contains(about) {
             return;
         }
-        Rc::make_mut(&mut self.process(to).known_failures).insert(about);
         self.trace(Some(to), || TraceEvent::Learns { failed: about });
         let process = self.process(to);
+        Rc::make_mut(&mut process.known_failures).insert(about);
+        process.known_count += 1;
         process.wake();
         for open in process.open.values_mut() {
             if open.peer == about && open.done.is_none() {
@@ -486,25 +490,26 @@ impl SimState {
         }
     }
 
-    /// The failed members of the rank's communicator that it knows of.
-    pub fn failures(&mut self, rank: Rank) -> &Rc<RankSet> {
+    /// The failed members of the rank's communicator that it knows of, and their number.
+    pub fn failures(&mut self, rank: Rank) -> (&Rc<RankSet>, usize) {
         let ranks = self.ranks();
         let process = &mut self.processes[rank.index()];
-        let seen_at = (process.comm, process.known_failures.len());
+        let seen_at = (process.comm, process.known_count);
         // Known failures are never forgotten.
         if process.seen_at != seen_at {
             let members = &self.comms[process.comm].members;
             let known = process.known_failures.iter();
             let seen = known.filter(|other| members.contains(*other));
             process.seen_failures = Rc::new(RankSet::from_ranks(ranks, seen));
+            process.seen_count = process.seen_failures.len();
             process.seen_at = seen_at;
         }
-        &process.seen_failures
+        (&process.seen_failures, process.seen_count)
     }
 
     /// Acknowledges the failures that the rank knows of.
     pub fn acknowledge(&mut self, rank: Rank) -> RankSet {
-        let seen = Rc::clone(self.failures(rank));
+        let seen = Rc::clone(self.failures(rank).0);
         self.process(rank).acknowledged = Rc::clone(&seen);
         RankSet::clone(&seen)
     }
@@ -535,7 +540,9 @@ impl Process {
             job: 0,
             comm: 0,
             known_failures: Rc::clone(none),
+            known_count: 0,
             seen_failures: Rc::clone(none),
+            seen_count: 0,
             seen_at: (0, 0),
             acknowledged: Rc::clone(none),
             revoked: BTreeSet::new(),
