@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::members::Rank;
+use super::counts::{Counts, PeerCounts};
+use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::transport::Ticket;
 use crate::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
@@ -212,10 +213,13 @@ impl Pending {
         mpi.lift(incoming.buffer, incoming.received)
     }
 
-    /// The number of messages that this rank has sent to each peer since the last recovery.
-    pub fn sends(&self, live: &[Rank]) -> Vec<u64> {
-        let sends = |peer| self.posted.get(peer).copied().unwrap_or_default().sends;
-        live.iter().map(sends).collect()
+    /// The number of messages that this rank has sent to each peer since the last recovery, if it has sent any.
+    pub fn sends(&self) -> Counts {
+        let sends = self
+            .posted
+            .iter()
+            .map(|(peer, posted)| (*peer, posted.sends));
+        sends.filter(|(_, sends)| *sends > 0).collect()
     }
 
     /// Clears an epoch, so that no message of it can match a receive of the next.
@@ -227,19 +231,24 @@ impl Pending {
     pub fn drain(
         &mut self,
         mpi: &mut impl MpiApi,
-        live: &[Rank],
-        theirs: &[Option<u64>],
+        live: &RankSet,
+        theirs: &PeerCounts,
         epoch: u32,
         watch: &mut Watch,
     ) -> Result<()> {
-        for (peer, sent) in live.iter().zip(theirs) {
-            let Some(sent) = *sent else { continue };
+        let is_counted = |peer: &Rank| live.contains(*peer) && !theirs.failed.contains(peer);
+        let sent = |peer| theirs.counts.get(&peer).copied().unwrap_or(0);
+        let mut unmatched = Counts::new();
+        for (peer, posted) in self.posted.iter().filter(|(peer, _)| is_counted(peer)) {
+            unmatched.insert(*peer, posted.receives.saturating_sub(sent(*peer)));
+        }
+        self.cancel_last_receives(mpi, unmatched)?;
+        for (peer, sent) in theirs.counts.iter().filter(|(peer, _)| is_counted(peer)) {
             let receives = self.posted.get(peer).copied().unwrap_or_default().receives;
-            self.cancel_last_receives(mpi, *peer, receives.saturating_sub(sent) as usize)?;
             if mutant(Mutant::LateMessagesNotReceived) {
                 continue;
             }
-            for _ in receives..sent {
+            for _ in receives..*sent {
                 self.post_discard(mpi, *peer, epoch)?;
             }
         }
@@ -261,15 +270,14 @@ impl Pending {
         self.posted.clear();
     }
 
-    fn cancel_last_receives(
-        &mut self,
-        mpi: &mut impl MpiApi,
-        peer: Rank,
-        count: usize,
-    ) -> Result<()> {
+    /// Cancels so many of the last receives from each peer.
+    fn cancel_last_receives(&mut self, mpi: &mut impl MpiApi, mut counts: Counts) -> Result<()> {
         let receives = self.open.iter_mut().rev();
-        let waiting = receives.filter(|open| open.peer == peer && open.purpose != Purpose::Send);
-        for open in waiting.take(count) {
+        for open in receives.filter(|open| open.purpose != Purpose::Send) {
+            let Some(left @ 1..) = counts.get_mut(&open.peer) else {
+                continue;
+            };
+            *left -= 1;
             mpi.cancel(open.request)?;
             // A cancelled receive ends like one of an empty message.
             if !mutant(Mutant::CancelledReceivesCount) {
@@ -284,12 +292,12 @@ impl Pending {
     fn finish_with(
         &mut self,
         mpi: &mut impl MpiApi,
-        live: &[Rank],
+        live: &RankSet,
         watch: &mut Watch,
     ) -> Result<()> {
         const POLLS: usize = 10_000;
         for open in std::mem::take(&mut self.open) {
-            let end = if live.contains(&open.peer) {
+            let end = if live.contains(open.peer) {
                 wait(mpi, open.request, watch)?
             } else {
                 end_within(mpi, open.request, POLLS)?
@@ -307,7 +315,7 @@ impl Pending {
 
     /// After a revocation every request ends by itself, without a message.
     pub fn abandon(&mut self, mpi: &mut impl MpiApi, watch: &mut Watch) -> Result<()> {
-        self.finish_with(mpi, &[], watch)
+        self.finish_with(mpi, &RankSet::new(0), watch)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The agreement of the survivors on the set of failed ranks.
 
 use super::Protocol;
-use super::counts::CountExchange;
+use super::counts::{CountExchange, PeerCounts};
 use super::pending::count_tag;
-use crate::members::{Rank, RankSet};
+use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::transport::mpi_api::{MpiApi, Outcome};
 use crate::transport::{Agreed, Comparison};
@@ -102,10 +102,10 @@ impl<F: MpiApi> Protocol<F> {
     /// numbers of messages that they have to clear.
     fn drain(&mut self, newly_dead: &RankSet) -> Result<bool> {
         let me = self.mpi.me();
-        let live: Vec<Rank> = Rank::all(self.mpi.ranks())
-            .filter(|rank| *rank != me)
-            .filter(|rank| !newly_dead.contains(*rank) && !self.dead.contains(*rank))
-            .collect();
+        let mut live = RankSet::all(self.mpi.ranks());
+        live.remove_all(newly_dead);
+        live.remove_all(&self.dead);
+        live.remove(me);
         let Some(theirs) = self.exchange_counts(&live)? else {
             return Ok(false);
         };
@@ -114,10 +114,9 @@ impl<F: MpiApi> Protocol<F> {
         Ok(true)
     }
 
-    /// Returns the number of messages that each live peer has sent to this rank in this epoch; None for a peer that
-    /// fails in the meantime. The outer None, the same on all survivors: another rank failed, and numbers that went
-    /// through it are missing.
-    fn exchange_counts(&mut self, live: &[Rank]) -> Result<Option<Vec<Option<u64>>>> {
+    /// Returns the number of messages that each live peer has sent to this rank in this epoch. None, the same on all
+    /// survivors: another rank failed, and numbers that went through it are missing.
+    fn exchange_counts(&mut self, live: &RankSet) -> Result<Option<PeerCounts>> {
         const ALL_ARRIVED: u32 = ON_THE_DEAD - 1;
         // Messages of an exchange that was given up may arrive during the next one.
         self.count_exchanges = self.count_exchanges.wrapping_add(1);
@@ -125,7 +124,7 @@ impl<F: MpiApi> Protocol<F> {
             mpi: &mut self.mpi,
             watch: &mut self.watch,
             peers: live,
-            counts: self.pending.sends(live),
+            counts: self.pending.sends(),
             tag: count_tag(match mutant(Mutant::CountTagsReused) {
                 true => self.epoch,
                 false => self.count_exchanges,
@@ -144,8 +143,7 @@ impl<F: MpiApi> Protocol<F> {
         if !is_complete && !mutant(Mutant::MissingCountsNotAgreedOn) {
             return Ok(None);
         }
-        let counts = counts.unwrap_or_default().into_iter().map(Some);
-        Ok(Some(counts.collect()))
+        Ok(Some(counts.unwrap_or_default()))
     }
 
     /// Revokes, acknowledges, shrinks, and restores the survivors' ranks.
