@@ -351,7 +351,7 @@ impl Rounds for Caller {
         };
         let faulty = |node: Node| {
             let subcube = task.subcube;
-            !subcube.is_some_and(|subcube| subcube.fault_free.contains(&node))
+            !subcube.is_some_and(|subcube| subcube.fault_free().any(|other| other == node))
         };
         let words: Vec<Slice> = proposals
             .iter()

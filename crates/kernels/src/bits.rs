@@ -1,5 +1,6 @@
 //! A set of small numbers, which is iterated in ascending order: the base of the sets of nodes and of ranks.
 
+use std::ops::Range;
 use std::slice;
 
 /// A set of numbers below a fixed length.
@@ -104,6 +105,18 @@ impl Bits {
                 u64::MAX
             };
             *word &= !(removed & mask);
+        }
+    }
+
+    /// Removes the numbers that are not in a range.
+    pub fn retain_range(&mut self, range: Range<usize>) {
+        let below = |end: usize, first: usize| match end.saturating_sub(first) {
+            count @ 0..64 => (1 << count) - 1,
+            _ => u64::MAX,
+        };
+        let words = self.words.as_mut_slice().iter_mut();
+        for (first, word) in (0..).step_by(64).zip(words) {
+            *word &= below(range.end, first) & !below(range.start, first);
         }
     }
 
@@ -236,6 +249,10 @@ mod tests {
             let mut rest = bits.clone();
             rest.remove_below(&other, end);
             let expected = bits.iter().filter(|number| *number >= end || !other.contains(*number));
+            prop_assert_eq!(listed(&rest), expected.collect::<Vec<usize>>());
+            let mut rest = bits.clone();
+            rest.retain_range(other_length..end);
+            let expected = bits.iter().filter(|number| (other_length..end).contains(number));
             prop_assert_eq!(listed(&rest), expected.collect::<Vec<usize>>());
             prop_assert!(Bits::all(length).iter().eq(0..length));
             prop_assert_eq!(bits.is_empty(), bits.iter().next().is_none());

@@ -1,10 +1,12 @@
 //! The interface between algorithms on the virtual hypercube and the engine.
 
+use std::sync::Arc;
+
 use super::gather::MadeAtOnce;
 use crate::block::Block;
 use crate::members::Members;
 use crate::mutants::{Mutant, mutant};
-use crate::vcube::{Node, first_of};
+use crate::vcube::{Node, NodeSet, first_of};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status, caught_as};
 
@@ -101,37 +103,52 @@ pub struct Subcube {
     pub dimension: u32,
     /// Its smallest node.
     pub first: Node,
-    /// Its nodes that get a share of the records, ascending: those with a home that executes them, and those of
-    /// failed ranks from which a spare took over.
-    pub fault_free: Vec<Node>,
-    /// The share of the records that each of these nodes gets, in proportion to the others, as all ranks have
-    /// agreed.
-    pub weights: Vec<u8>,
+    /// The nodes of the cube that get no share of the records.
+    faulty: Arc<NodeSet>,
+    /// The share of the records that each of its fault-free nodes gets, in proportion to the others, as all ranks have
+    /// agreed. Empty: all get the same.
+    weights: Vec<u8>,
 }
 
 impl Subcube {
     /// Returns the subcube of this dimension that a node is in.
     pub fn of(members: &Members, node: Node, dimension: u32) -> Subcube {
-        let faulty = members.faulty_nodes();
-        let nodes = members.cube().subcube(node, dimension);
-        let fault_free: Vec<Node> = nodes.filter(|node| !faulty.contains(*node)).collect();
-        let weight = |node: &Node| members.weight(members.executor(*node));
+        let faulty = Arc::clone(&members.membership().faulty);
+        let mut subcube = Subcube::of_equal_nodes(node, dimension, faulty);
+        if members.has_weights() {
+            let weight = |node| members.weight(members.executor(node));
+            subcube.weights = subcube.fault_free().map(weight).collect();
+        }
+        subcube
+    }
+
+    /// Returns the subcube of this dimension that a node is in, of which all nodes but the `faulty` ones get equal shares.
+    pub fn of_equal_nodes(node: Node, dimension: u32, faulty: Arc<NodeSet>) -> Subcube {
         Subcube {
             dimension,
             first: first_of(node, dimension),
-            weights: fault_free.iter().map(weight).collect(),
-            fault_free,
+            faulty,
+            weights: Vec::new(),
         }
+    }
+
+    /// Returns the nodes that get a share of the records, ascending: those with a home that executes them, and those of
+    /// failed ranks from which a spare took over.
+    pub fn fault_free(&self) -> impl Iterator<Item = Node> + Clone {
+        let nodes = (self.first.0..).take(self.len()).map(Node);
+        nodes.filter(|node| !self.faulty.contains(*node))
     }
 
     /// Returns each node's share of the subcube's records, in proportion to the others: its weight if it is
     /// fault-free, otherwise 0. If all fault-free nodes have weight 0, they get equal shares.
     pub fn shares(&self) -> Vec<usize> {
+        // Without weights, too.
         let weightless = self.weights.iter().all(|weight| *weight == 0);
         let alike = weightless || mutant(Mutant::WeightsIgnored);
         let mut shares = vec![0; self.len()];
-        for (node, weight) in self.fault_free.iter().zip(&self.weights) {
-            shares[(node.0 - self.first.0) as usize] = if alike { 1 } else { usize::from(*weight) };
+        for (index, node) in self.fault_free().enumerate() {
+            let share = &mut shares[(node.0 - self.first.0) as usize];
+            *share = if alike { 1 } else { self.weights[index].into() };
         }
         shares
     }
@@ -139,7 +156,7 @@ impl Subcube {
     /// Returns the fault-free node with the smallest identifier. If all are faulty it is the smallest node,
     /// which then has an executor outside of the subcube.
     pub fn root(&self) -> Node {
-        self.fault_free.first().copied().unwrap_or(self.first)
+        self.fault_free().next().unwrap_or(self.first)
     }
 
     /// The number of its nodes.
@@ -150,12 +167,6 @@ impl Subcube {
     /// Returns false: a subcube has at least one node.
     pub fn is_empty(&self) -> bool {
         false
-    }
-
-    /// Returns the number of fault-free nodes before this position, counted from the first node.
-    pub fn fault_free_before(&self, place: usize) -> usize {
-        let end = Node(self.first.0 + place as u32);
-        self.fault_free.partition_point(|node| *node < end)
     }
 }
 

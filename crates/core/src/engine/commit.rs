@@ -4,7 +4,7 @@ use super::arrivals::Arriving;
 use super::integrity::Accusation;
 use super::{Event, MessageEvent, Observer, Occasion, Phase, PlacementPolicy, Span, Stats};
 use crate::faults::{Point, Schedule};
-use crate::members::{Members, Rank};
+use crate::members::{Members, Membership, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope};
 use crate::transport::{Agreed, Comparison, Ticket, Transport};
@@ -299,7 +299,7 @@ impl Engine<'_> {
     /// Makes new failures known to the members and the observer.
     fn learn_of_failures(&mut self) -> Result<()> {
         let dead = self.transport.recover(&self.late_tickets())?;
-        let before = self.executors();
+        let before = self.members.membership().clone();
         let newly_dead = self.members.absorb(&dead);
         self.stats.faults += newly_dead.len() as u64;
         for rank in newly_dead {
@@ -309,19 +309,10 @@ impl Engine<'_> {
         self.members.check_quorum()
     }
 
-    /// Returns the executor of each node, in ascending order of node.
-    pub(super) fn executors(&self) -> Vec<Rank> {
-        let nodes = self.members.cube().nodes();
-        nodes.map(|node| self.members.executor(node)).collect()
-    }
-
     /// Reports the nodes that have a new executor.
-    pub(super) fn report_executors(&mut self, before: &[Rank]) {
-        for (node, before) in self.members.cube().nodes().zip(before) {
-            let now = self.members.executor(node);
-            if now != *before {
-                self.tell(Event::Executor(node, now));
-            }
+    pub(super) fn report_executors(&mut self, before: &Membership) {
+        for node in self.members.membership().clone().moved_since(before) {
+            self.tell(Event::Executor(node, self.members.executor(node)));
         }
     }
 

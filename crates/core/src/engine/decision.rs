@@ -11,7 +11,7 @@ use super::algorithm::{RoundContext, attempt};
 use super::job::{Job, RoundResult};
 use super::relay::{Entries, RelayTree, message_of};
 use super::{Subcube, table};
-use crate::members::{Members, Rank};
+use crate::members::{Members, Rank, RankSet};
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
@@ -67,13 +67,12 @@ impl Job<'_, '_> {
         let members = &self.engine.members;
         let subcubes = members.cube().len() >> scope;
         let firsts = (0..subcubes as u32).map(|index| Node(index << scope));
-        let mut roots: Vec<Rank> = firsts.map(|first| root_of(members, first, scope)).collect();
-        roots.sort_unstable();
-        roots.dedup();
+        let roots = firsts.map(|first| root_of(members, first, scope));
+        let roots = RankSet::from_ranks(members.ranks(), roots);
         let limit = subcubes * (table::PER_ENTRY + self.algorithm.decision_limit(round));
         let reports = self
             .engine
-            .by_way_of_coordinator(&roots, mine, (limit, limit))?;
+            .by_way_of_coordinator(&roots, Some(mine), (limit, limit))?;
         let Some(reports) = reports else {
             return Ok(None);
         };
@@ -106,10 +105,8 @@ impl Job<'_, '_> {
         // All ranks take their subcubes in the same order, so that none of them waits for itself.
         for first in firsts {
             let subcube = Subcube::of(self.engine.members, first, scope);
-            let (tree, most_nodes) = self.tree_of(&subcube);
+            let (tree, most_nodes) = self.tree_of(first, scope);
             let own = self.proposals(round, &subcube, result);
-            // A large subcube takes memory, and only its root needs it again.
-            drop(subcube);
             let last_decision = self.progress.last_decision(first).to_vec();
             let at = RoundContext::new(round, first, &last_decision);
             let unite = |entries: Entries| {
@@ -128,7 +125,6 @@ impl Job<'_, '_> {
                 continue;
             };
             let proposals = message_of(&table).and_then(|table| table::read(&table));
-            let subcube = Subcube::of(self.engine.members, first, scope);
             let decision = proposals.and_then(|entries| {
                 attempt(algorithm, || {
                     algorithm.decide(&at, &subcube, &by_node(entries))
@@ -141,19 +137,13 @@ impl Job<'_, '_> {
 
     /// A tree of the ranks that execute the nodes of a subcube, with the executor of its root as the root; and the
     /// greatest number of nodes that one of them executes.
-    fn tree_of(&self, subcube: &Subcube) -> (RelayTree, usize) {
+    fn tree_of(&self, first: Node, dimension: u32) -> (RelayTree, usize) {
         let members = &self.engine.members;
-        let nodes = members.cube().subcube(subcube.first, subcube.dimension);
-        let mut ranks: Vec<Rank> = nodes.map(|node| members.executor(node)).collect();
-        ranks.sort_unstable();
-        let most_nodes = ranks.chunk_by(|one, other| one == other).map(<[Rank]>::len);
-        let most_nodes = most_nodes.max().unwrap_or(1);
-        ranks.dedup();
-        let root = members.executor(subcube.root());
-        ranks.retain(|rank| *rank != root);
-        ranks.insert(0, root);
+        let (ranks, most_nodes) = members.membership().executors_of(first, dimension);
+        let root = root_of(members, first, dimension);
         let fan_out = self.engine.transport.fan_out();
-        (RelayTree::new(&ranks, members.me(), fan_out), most_nodes)
+        let tree = RelayTree::new(root, [ranks], members.me(), fan_out);
+        (tree, most_nodes)
     }
 
     /// Returns a table of the proposals of the nodes of a subcube that this rank executes. None: it has an error.

@@ -324,7 +324,7 @@ impl Job<'_, '_> {
     /// Excludes an accused rank if it was accused before, as long as another rank is left.
     fn exclude_accused(&mut self, rank: Rank) {
         if self.integrity.strikes[&rank] >= STRIKES_TO_STOP {
-            let before = self.engine.executors();
+            let before = self.engine.members.membership().clone();
             self.engine.members.excluded_for_corruption(rank);
             self.engine.report_executors(&before);
         }

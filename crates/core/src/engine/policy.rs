@@ -62,17 +62,18 @@ impl Job<'_, '_> {
             return Ok(NextStep::Continue);
         };
         let engine = &mut *self.engine;
-        let (before, executors) = (engine.members.executing(), engine.executors());
+        let before = engine.members.membership().clone();
         engine.members.exclude(&advice.excluded);
         engine.members.weigh(&advice.weights);
         let after = engine.members.executing();
-        for rank in before.iter().filter(|rank| !after.contains(*rank)) {
+        let executing = before.executing();
+        for rank in executing.iter().filter(|rank| !after.contains(*rank)) {
             engine.tell(Event::Excluded(rank));
         }
-        for rank in after.iter().filter(|rank| !before.contains(*rank)) {
+        for rank in after.iter().filter(|rank| !executing.contains(*rank)) {
             engine.tell(Event::Rejoined(rank));
         }
-        engine.report_executors(&executors);
+        engine.report_executors(&before);
         self.recover()
     }
 

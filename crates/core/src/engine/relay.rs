@@ -30,22 +30,31 @@ pub struct RelayTree {
 }
 
 impl RelayTree {
-    /// A tree of these ranks, each of which is listed once, as `me` sees it. The first one is the root, and the last
-    /// ones are leaves.
-    pub fn new(ranks: &[Rank], me: Rank, fan_out: usize) -> RelayTree {
-        let place = ranks.iter().position(|rank| *rank == me);
-        RelayTree::of_places(ranks.len(), (me, place), fan_out, |place| {
-            ranks.get(place).copied()
-        })
-    }
-
-    /// A tree of so many ranks, as `me` with its place sees it. `at`: the rank at a place.
-    fn of_places(
-        count: usize,
-        (me, place): (Rank, Option<usize>),
+    /// A tree of a root and the ranks of some sets, as `me` sees it. No rank but the root is in two sets. The ranks of the
+    /// last set have the last places, which are leaves.
+    pub fn new<const SETS: usize>(
+        root: Rank,
+        mut sets: [RankSet; SETS],
+        me: Rank,
         fan_out: usize,
-        at: impl Fn(usize) -> Option<Rank>,
     ) -> RelayTree {
+        // Places are found by words of the sets: lists of all ranks on each of them would take the time of their square.
+        let mut count = 1;
+        let mut place = (me == root).then_some(0);
+        for set in &mut sets {
+            set.remove(root);
+            place = place.or_else(|| Some(count + set.place_of(me)?));
+            count += set.len();
+        }
+        let at = |place: usize| {
+            let mut before = 1;
+            let mut found = (place == 0).then_some(root);
+            for set in &sets {
+                found = found.or_else(|| set.at(place.checked_sub(before)?));
+                before += set.len();
+            }
+            found
+        };
         let fan_out = fan_out.max(1);
         // One step with so many messages takes as long as two steps.
         let is_star = count <= fan_out * fan_out + 1;
@@ -55,7 +64,7 @@ impl RelayTree {
         RelayTree {
             ranks: count,
             fan_out,
-            root: at(0).unwrap_or(me),
+            root,
             place,
             parent: parent.and_then(&at),
             children: (first_child..count).take(fan_out).filter_map(&at).collect(),
@@ -83,23 +92,31 @@ impl Engine<'_> {
     /// Gives the payload of each survivor, at most `limit` bytes, to all of them, through the coordinator; in
     /// ascending order of rank. None: a rank failed.
     pub fn share(&mut self, mine: Vec<u8>, limit: usize) -> Result<Option<Vec<(Rank, Slice)>>> {
-        let survivors: Vec<Rank> = self.members.survivors().collect();
+        self.share_some(Some(mine), limit)
+    }
+
+    /// As [`Engine::share`]; a rank with no payload is not among those that are returned.
+    pub(super) fn share_some(
+        &mut self,
+        mine: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<Option<Vec<(Rank, Slice)>>> {
+        let survivors = self.members.survivors_but(&RankSet::new(0));
         let total = survivors.len() * limit;
         self.by_way_of_coordinator(&survivors, mine, (limit, total))
     }
 
-    /// As [`Engine::share`], but only `speakers` contribute, at most `limit` bytes each and `total` bytes
+    /// As [`Engine::share_some`], but only `speakers` contribute, at most `limit` bytes each and `total` bytes
     /// together; all survivors receive it.
     pub fn by_way_of_coordinator(
         &mut self,
-        speakers: &[Rank],
-        mine: Vec<u8>,
+        speakers: &RankSet,
+        mine: Option<Vec<u8>>,
         (limit, total): (usize, usize),
     ) -> Result<Option<Vec<(Rank, Slice)>>> {
         let tree = self.tree_of_survivors();
         let me = self.members.me();
-        let asked = RankSet::from_ranks(self.members.ranks(), speakers.iter().copied());
-        let mine = asked.contains(me).then_some(mine);
+        let mine = mine.filter(|_| speakers.contains(me));
         let gathered = if speakers.len() <= tree.fan_out {
             self.gather_from(speakers, tree.root, mine, limit)?
         } else {
@@ -117,8 +134,7 @@ impl Engine<'_> {
         let mut reports: Vec<(Rank, Slice)> =
             reports.map(|(rank, words)| (Rank(rank), words)).collect();
         // The rank numbers become indices, so they must be those of ranks that were asked.
-        let is_asked = |rank: Rank| rank.index() < asked.ranks() && asked.contains(rank);
-        if reports.iter().any(|(rank, _)| !is_asked(*rank)) {
+        if reports.iter().any(|(rank, _)| !speakers.contains(*rank)) {
             let text = "a message names a rank that contributes nothing";
             return Err(Error::new(Status::Internal, text));
         }
@@ -135,35 +151,19 @@ impl Engine<'_> {
         };
         let members = &*self.members;
         let mut working = members.executing();
-        let mut excluded = members.survivors_without_nodes();
+        let excluded = members.survivors_without_nodes();
         if mutant(Mutant::FailedRanksInTree) {
             working.extend(members.faulty());
         }
-        working.remove(coordinator);
-        excluded.remove(coordinator);
-        // Found by words of the sets: lists of all ranks on each of them would take the time of their square.
-        let (me, count) = (members.me(), working.len());
-        let among_excluded = || Some(1 + count + excluded.place_of(me)?);
-        let place = match me == coordinator {
-            true => Some(0),
-            false => working
-                .place_of(me)
-                .map_or_else(among_excluded, |place| Some(1 + place)),
-        };
-        let fan_out = self.transport.fan_out();
-        RelayTree::of_places(1 + count + excluded.len(), (me, place), fan_out, |place| {
-            let Some(place) = place.checked_sub(1) else {
-                return Some(coordinator);
-            };
-            working.at(place).or_else(|| excluded.at(place - count))
-        })
+        let sets = [working, excluded];
+        RelayTree::new(coordinator, sets, members.me(), self.transport.fan_out())
     }
 
     /// Gives the payloads of a few ranks to `root` directly, as a table. The outer None: a rank failed. The inner None:
     /// this is not the root.
     fn gather_from(
         &mut self,
-        speakers: &[Rank],
+        speakers: &RankSet,
         root: Rank,
         mine: Option<Vec<u8>>,
         limit: usize,
@@ -171,16 +171,16 @@ impl Engine<'_> {
         let me = self.members.me();
         let mut mine = mine.map(|mine| message_of(&mine)).transpose()?;
         let messages = speakers.iter().map(|speaker| ControlMessage {
-            from: *speaker,
+            from: speaker,
             to: root,
-            payload: mine.take_if(|_| *speaker == me),
+            payload: mine.take_if(|_| speaker == me),
         });
         let messages = messages.collect();
         let Some(received) = self.deliver(messages, limit)? else {
             return Ok(None);
         };
         let received: Vec<(Rank, Slice)> = (speakers.iter().zip(received))
-            .filter_map(|(speaker, words)| Some((*speaker, words.got()?)))
+            .filter_map(|(speaker, words)| Some((speaker, words.got()?)))
             .collect();
         let entries = received
             .iter()
@@ -288,10 +288,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_rank_has_a_path_to_the_root(ranks in 1_u32..200, fan_out in 0_usize..9) {
+        fn every_rank_has_a_path_to_the_root(
+            ranks in 1_u32..200,
+            split: prop::sample::Index,
+            fan_out in 0_usize..9,
+        ) {
+            // The root and the ranks of two sets.
             let all: Vec<Rank> = (0..ranks).map(|rank| Rank(rank * 3)).collect();
-            let trees: Vec<RelayTree> =
-                all.iter().map(|me| RelayTree::new(&all, *me, fan_out)).collect();
+            let sets = all.split_at(split.index(all.len()));
+            let sets: [&[Rank]; 2] = sets.into();
+            let sets = sets.map(|set| RankSet::from_ranks(600, set.iter().copied()));
+            let tree = |me| RelayTree::new(Rank(0), sets.clone(), me, fan_out);
+            let trees: Vec<RelayTree> = all.iter().map(|me| tree(*me)).collect();
             let mut sizes = vec![1; ranks as usize];
             for place in (1..ranks as usize).rev() {
                 let parent = trees[place].parent.unwrap().0 as usize / 3;
@@ -308,7 +316,7 @@ mod tests {
                 let is_star = children + 1 == ranks as usize && place == 0;
                 prop_assert!(children <= fan_out.max(1) || is_star && children <= fan_out.max(1).pow(2));
             }
-            prop_assert_eq!(RelayTree::new(&all, Rank(1), fan_out).place, None);
+            prop_assert_eq!(tree(Rank(1)).place, None);
         }
     }
 }

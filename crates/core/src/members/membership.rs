@@ -2,7 +2,7 @@
 //!
 //! Must never: change after it was made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Rank, RankSet};
@@ -33,6 +33,43 @@ impl Membership {
         Some(self.moved.get(&node).copied().unwrap_or(home))
     }
 
+    /// Returns the ranks that execute the nodes of a subcube, and the greatest number of these nodes that one of them
+    /// executes.
+    pub fn executors_of(&self, first: Node, dimension: u32) -> (RankSet, usize) {
+        let end = Node(first.0 + (1 << dimension));
+        let mut ranks = RankSet::clone(&self.executing);
+        ranks.retain_range(first.0 as usize..end.0 as usize);
+        let moved = self.moved.range(first..end);
+        (moved.clone()).for_each(|(node, _)| ranks.remove(Rank(node.0)));
+        let mut nodes: BTreeMap<Rank, usize> = BTreeMap::new();
+        for (_, rank) in moved {
+            let at_home = || usize::from(ranks.contains(*rank));
+            *nodes.entry(*rank).or_insert_with(at_home) += 1;
+        }
+        nodes.keys().for_each(|rank| {
+            ranks.insert(*rank);
+        });
+        (ranks, nodes.into_values().max().unwrap_or(1))
+    }
+
+    /// The nodes that are not executed by their home, ascending.
+    pub fn moved_nodes(&self) -> impl Iterator<Item = Node> + '_ {
+        self.moved.keys().copied()
+    }
+
+    /// Returns the nodes that have another executor than in an earlier snapshot, ascending.
+    pub fn moved_since(&self, before: &Membership) -> impl Iterator<Item = Node> {
+        let nodes: BTreeSet<Node> = before.moved_nodes().chain(self.moved_nodes()).collect();
+        nodes
+            .into_iter()
+            .filter(|node| self.executor(*node) != before.executor(*node))
+    }
+
+    /// The ranks that execute nodes.
+    pub fn executing(&self) -> &RankSet {
+        &self.executing
+    }
+
     /// Returns whether the rank executes nodes.
     pub fn is_executing(&self, rank: Rank) -> bool {
         self.executing.contains(rank)
@@ -48,5 +85,53 @@ impl Membership {
             .collect();
         nodes.sort_unstable();
         nodes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Members;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn set(ranks: usize, some: &[u32]) -> RankSet {
+        let some = some.iter().map(|rank| Rank(*rank));
+        RankSet::from_ranks(
+            ranks,
+            some.filter(|rank| rank.0 > 0 && rank.index() < ranks),
+        )
+    }
+
+    proptest! {
+        /// The figures that follow from the moved nodes are those of a search in all nodes.
+        #[test]
+        fn executors_and_moves_are_those_of_all_nodes(
+            ranks in 2_usize..70,
+            spares in 0_usize..5,
+            failed in prop::collection::vec(prop::collection::vec(0_u32..70, 0..20), 2),
+            excluded in prop::collection::vec(0_u32..70, 0..6),
+            (node, dimension) in (0_u32..70, 0_u32..7),
+        ) {
+            let mut members = Members::new(Rank(0), ranks);
+            members.set_spares(spares.min(ranks - 1));
+            members.absorb(&set(ranks, &failed[0]));
+            members.exclude(&set(ranks, &excluded));
+            let before = members.membership().clone();
+            members.absorb(&set(ranks, &failed[1]));
+            let now = members.membership();
+            let moved = members.cube().nodes();
+            let moved = moved.filter(|node| now.executor(*node) != before.executor(*node));
+            prop_assert!(now.moved_since(&before).eq(moved));
+            let dimension = dimension.min(members.cube().dimension());
+            let nodes = members.cube().subcube(Node(node % members.cube().len() as u32), dimension);
+            let mut counts: BTreeMap<Rank, usize> = BTreeMap::new();
+            let nodes: Vec<Node> = nodes.collect();
+            for node in &nodes {
+                *counts.entry(members.executor(*node)).or_default() += 1;
+            }
+            let (found, most) = now.executors_of(nodes[0], dimension);
+            prop_assert!(found.iter().eq(counts.keys().copied()));
+            prop_assert_eq!(Some(&most), counts.values().max());
+        }
     }
 }

@@ -306,19 +306,19 @@ impl Members {
     /// Sets the shares of the ranks, in proportion to each other, where an algorithm supports shares. Ranks
     /// beyond the list, and all if it is empty, have `FULL_WEIGHT`.
     pub fn weigh(&mut self, weights: &[u8]) {
-        let weights = &weights[..weights.len().min(self.ranks)];
-        self.weights = weights
-            .iter()
-            .map(|weight| FULL_WEIGHT.min(*weight))
-            .collect();
+        let weights = weights.iter().take(self.ranks);
+        self.weights = weights.map(|weight| FULL_WEIGHT.min(*weight)).collect();
+    }
+
+    /// Returns whether ranks may have other weights than `FULL_WEIGHT`.
+    pub fn has_weights(&self) -> bool {
+        !self.weights.is_empty()
     }
 
     /// The weight of a rank, as all have agreed.
     pub fn weight(&self, rank: Rank) -> u8 {
-        self.weights
-            .get(rank.index())
-            .copied()
-            .unwrap_or(FULL_WEIGHT)
+        let weight = self.weights.get(rank.index()).copied();
+        weight.unwrap_or(FULL_WEIGHT)
     }
 
     /// The weights of all ranks, as all have agreed.
@@ -329,7 +329,7 @@ impl Members {
     }
 
     /// Returns the survivors that are not in a set.
-    fn survivors_but(&self, others: &RankSet) -> RankSet {
+    pub fn survivors_but(&self, others: &RankSet) -> RankSet {
         let mut survivors = RankSet::all(self.ranks);
         survivors.remove_all(&self.faulty);
         survivors.remove_all(others);

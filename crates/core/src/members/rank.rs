@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use twox_hash::XxHash3_64;
 
@@ -87,6 +88,11 @@ impl RankSet {
     /// Removes all ranks of another set.
     pub fn remove_all(&mut self, other: &RankSet) {
         self.0.remove_all(&other.0);
+    }
+
+    /// Removes the ranks with numbers that are not in a range.
+    pub fn retain_range(&mut self, range: Range<usize>) {
+        self.0.retain_range(range);
     }
 
     /// The set as bits, one for each rank.

@@ -24,10 +24,11 @@ impl Spares {
     /// The `spares` highest of `ranks` ranks are idle spares.
     pub fn new(ranks: usize, spares: usize) -> Spares {
         let working = ranks.saturating_sub(spares);
-        let idle = Rank::all(ranks).filter(|rank| rank.index() >= working);
+        let mut idle = RankSet::all(ranks);
+        idle.retain_range(working..ranks);
         Spares {
             working,
-            idle: RankSet::from_ranks(ranks, idle),
+            idle,
             successors: BTreeMap::new(),
         }
     }

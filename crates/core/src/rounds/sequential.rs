@@ -3,10 +3,12 @@
 //!
 //! Must never: use the engine, because this result is the reference for the engine's.
 
+use std::sync::Arc;
+
 use super::{Hypercube, Rounds};
 use crate::block::Block;
 use crate::engine::{Algorithm, RoundContext, Subcube};
-use crate::members::{FULL_WEIGHT, Rank};
+use crate::members::Rank;
 use crate::vcube::{Node, NodeSet, VCube};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
@@ -15,13 +17,17 @@ use ftsort_kernels::error::Result;
 pub fn run_all_nodes(rounds: &dyn Rounds, inputs: &[Vec<u8>]) -> Result<Vec<Slice>> {
     let cube = VCube::for_ranks(inputs.len());
     let mut provided = NodeSet::new(cube.len());
-    (0..inputs.len() as u32).for_each(|node| provided.insert(Node(node)));
+    let mut without_input = NodeSet::all(cube.len());
+    for node in (0..inputs.len() as u32).map(Node) {
+        provided.insert(node);
+        without_input.remove(node);
+    }
     let mut run = SequentialRun {
-        algorithm: Hypercube::new(rounds, cube.dimension(), provided.clone())?,
+        algorithm: Hypercube::new(rounds, cube.dimension(), provided)?,
         shared: vec![Vec::new(); cube.len()],
         blocks: Vec::with_capacity(cube.len()),
         cube,
-        provided,
+        without_input: Arc::new(without_input),
     };
     for node in run.cube.nodes() {
         let input = inputs.get(node.0 as usize).map_or(&[][..], |input| input);
@@ -40,7 +46,7 @@ pub fn run_all_nodes(rounds: &dyn Rounds, inputs: &[Vec<u8>]) -> Result<Vec<Slic
 struct SequentialRun<'a> {
     algorithm: Hypercube<'a>,
     cube: VCube,
-    provided: NodeSet,
+    without_input: Arc<NodeSet>,
     blocks: Vec<Block>,
     /// The last shared value of each node's subcube.
     shared: Vec<Vec<u8>>,
@@ -96,14 +102,7 @@ impl SequentialRun<'_> {
 
     fn decide(&mut self, round: u32, first: Node, scope: u32) -> Result<()> {
         let nodes: Vec<Node> = self.cube.subcube(first, scope).collect();
-        let with_input = nodes.iter().filter(|node| self.provided.contains(**node));
-        let fault_free: Vec<Node> = with_input.copied().collect();
-        let subcube = Subcube {
-            dimension: scope,
-            first,
-            weights: vec![FULL_WEIGHT; fault_free.len()],
-            fault_free,
-        };
+        let subcube = Subcube::of_equal_nodes(first, scope, Arc::clone(&self.without_input));
         let mut proposals: Vec<(Node, Slice)> = Vec::with_capacity(nodes.len());
         for node in &nodes {
             let (block, before) = self.state_of(*node);

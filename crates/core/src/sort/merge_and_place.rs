@@ -56,11 +56,17 @@ fn undecodable() -> Error {
     Error::new(Status::Internal, "the layout of the result does not decode")
 }
 
-/// Returns the position at which a node's part starts if the fault-free nodes share all records evenly.
-fn even_start(subcube: &Subcube, node: usize, total: u64) -> u64 {
-    let parts = subcube.fault_free.len().max(1) as u128;
-    let before = subcube.fault_free_before(node) as u128;
-    (u128::from(total) * before / parts) as u64
+/// Returns the position at which each node's part starts if the fault-free nodes share all records evenly.
+fn even_starts(subcube: &Subcube, total: u64) -> Vec<u64> {
+    let parts = subcube.fault_free().count().max(1) as u128;
+    let mut fault_free = subcube.fault_free().peekable();
+    let mut before = 0_u128;
+    let starts = (subcube.first.0..).take(subcube.len()).map(|node| {
+        let start = u128::from(total) * before / parts;
+        before += u128::from(fault_free.next_if_eq(&Node(node)).is_some());
+        start as u64
+    });
+    starts.collect()
 }
 
 impl ResultLayout {
@@ -218,12 +224,11 @@ impl MergeAndPlace<'_> {
         let start = layout.starts[node.0 as usize];
         let end = start.saturating_add((block.bytes() / self.kernel.record_bytes()) as u64);
         let mut out = Vec::new();
-        for other in 1..self.nodes() {
-            let at = even_start(subcube, other, layout.total);
+        for (other, at) in (0_u64..).zip(even_starts(subcube, layout.total)).skip(1) {
             if (start..end).contains(&at)
                 && let Some(point) = pivot::point_at(block, (at - start) as usize, self.kernel)
             {
-                out.extend((other as u64).to_le_bytes());
+                out.extend(other.to_le_bytes());
                 point.encode(&mut out);
             }
         }
@@ -240,7 +245,6 @@ impl MergeAndPlace<'_> {
             total, old_starts, ..
         } = ResultLayout::in_place(counts, self.nodes())?;
         let size = self.kernel.record_bytes();
-        let starts = (0..self.nodes()).map(|node| even_start(subcube, node, total));
         // A part that starts behind the last record is empty.
         let mut cuts = vec![Cut::AllLower; self.nodes() - 1];
         for (_, proposed) in proposals {
@@ -252,7 +256,7 @@ impl MergeAndPlace<'_> {
             }
         }
         Ok(ResultLayout {
-            starts: starts.collect(),
+            starts: even_starts(subcube, total),
             old_starts,
             total,
             cuts,

@@ -209,11 +209,22 @@ impl Holdings {
         held
     }
 
+    /// Returns the ranks that may not hold their own input. By the rule all other owners do.
+    pub fn perhaps_not_at_owner(&self, members: &Members) -> RankSet {
+        let Some(rule) = &self.rule else {
+            return RankSet::all(members.ranks());
+        };
+        let mut ranks = rule.absent.clone();
+        ranks.extend(members.faulty());
+        self.listed.iter().for_each(|rank| {
+            ranks.insert(*rank);
+        });
+        ranks
+    }
+
     /// Returns whether a survivor holds an input.
     pub fn is_held(&self, origin: Rank, members: &Members) -> bool {
-        let is_owner = self.rule.as_ref().is_some_and(|rule| rule.is_owner(origin));
-        let is_at_owner = is_owner && !members.is_faulty(origin) && !self.listed.contains(&origin);
-        is_at_owner || !self.of(origin, members).is_empty()
+        !self.of(origin, members).is_empty()
     }
 }
 
@@ -291,6 +302,10 @@ mod tests {
                 let owners = members.survivors();
                 let expected = owners.filter(|owner| holdings.of(*owner, &members).contains(&holder));
                 prop_assert_eq!(held, expected.collect::<BTreeSet<Rank>>());
+            }
+            let uncertain = holdings.perhaps_not_at_owner(&members);
+            for owner in Rank::all(ranks).filter(|owner| !uncertain.contains(*owner)) {
+                prop_assert!(holdings.of(owner, &members).contains(&owner));
             }
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::holders::{Holdings, holders, nearest, nodes_held_by};
 use crate::engine::Exchange;
 use crate::engine::job::Job;
-use crate::members::Rank;
+use crate::members::{Membership, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 
@@ -66,7 +66,7 @@ impl Job<'_, '_> {
         let me = members.me();
         let mut plan = Plan::default();
         let mut lost_nodes = LostNodes::new();
-        for node in members.cube().nodes() {
+        for node in self.nodes_without_last_executor() {
             let Some(last) = self.last_executor(node) else {
                 continue;
             };
@@ -108,6 +108,20 @@ impl Job<'_, '_> {
         plan.moves
             .retain(|(node, from)| *from == me || members.executor(*node) == me);
         plan
+    }
+
+    /// Returns the nodes with blocks that may be lost, or that may not be at the rank that had them, ascending. All other
+    /// nodes were executed by their home, and are still.
+    fn nodes_without_last_executor(&self) -> BTreeSet<Node> {
+        let members = &self.engine.members;
+        if self.integrity.distrusted {
+            return members.cube().nodes().collect();
+        }
+        let mut nodes: BTreeSet<Node> = members.faulty().iter().map(Rank::home).collect();
+        nodes.extend(members.membership().moved_nodes());
+        let before = self.progress.membership.iter();
+        nodes.extend(before.flat_map(Membership::moved_nodes));
+        nodes
     }
 
     /// Plans the copies and the reloads of inputs, and finds those that are lost. `lost_nodes`: those with blocks that
@@ -199,8 +213,9 @@ impl Job<'_, '_> {
         if mutant(Mutant::RequestsFromFailedOwner) {
             return Vec::new();
         }
-        let owners = Rank::all(members.ranks());
-        let owners = owners.filter(|origin| !self.inputs.absent.contains(*origin));
+        let mut owners = holdings.perhaps_not_at_owner(members);
+        owners.remove_all(&self.inputs.absent);
+        let owners = owners.iter();
         owners
             .filter(|origin| !holdings.is_held(*origin, members))
             .collect()

@@ -163,17 +163,14 @@ impl Job<'_, '_> {
             let by_rule = rule.held_by(me, members);
             by_rule.iter().eq(&held) || mutant(Mutant::OtherHoldingsNotReported)
         });
-        let mine = if follows {
-            Vec::new()
-        } else {
-            encode_held(&self.redundancy.held)
-        };
+        let mine = (!follows).then(|| encode_held(&self.redundancy.held));
         let limit = 1 + self.redundancy.held.to_bytes().len();
-        let Some(reports) = self.engine.share(mine, limit)? else {
+        let Some(reports) = self.engine.share_some(mine, limit)? else {
             return Ok(None);
         };
-        let reports = reports.into_iter().filter(|(_, words)| !words.is_empty());
-        let listed = reports.map(|(holder, words)| (holder, decode_held(ranks, &words)));
+        let listed = reports
+            .into_iter()
+            .map(|(holder, words)| (holder, decode_held(ranks, &words)));
         Ok(Some(Holdings::with_listed(rule, listed)))
     }
 
