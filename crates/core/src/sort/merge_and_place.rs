@@ -8,6 +8,7 @@
 //! the kernel.
 
 use super::at_once::made_at_once;
+use super::division::halves;
 use super::filter::Filter;
 use super::merging::{merged, merged_each};
 use super::pivot::{self, Cut, CutPoint};
@@ -119,7 +120,7 @@ impl ResultLayout {
         for next in self.starts[1..].iter().chain([&self.total]) {
             // The positions come from counts that other ranks reported, and may descend.
             let end = next.saturating_sub(start).min(records).max(taken);
-            let (part, later) = pivot::halves(rest, (end - taken) as usize, kernel);
+            let (part, later) = halves(rest, (end - taken) as usize, kernel);
             parts.push(part);
             (rest, taken) = (later, end);
         }

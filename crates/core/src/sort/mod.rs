@@ -18,6 +18,7 @@ mod any_bytes;
 mod at_once;
 mod bitonic;
 pub mod cost;
+mod division;
 pub mod filter;
 mod hyperquicksort;
 mod key_bytes;

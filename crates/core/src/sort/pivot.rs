@@ -203,26 +203,6 @@ impl Cut {
             Err(undecodable())
         }
     }
-
-    /// Divides a block at ascending cuts into parts, one more than there are cuts. Copies no records.
-    pub fn divide_all(cuts: &[Cut], block: &Block, kernel: &dyn Kernel) -> Vec<Block> {
-        let mut rest = block.clone();
-        let mut parts = Vec::with_capacity(cuts.len() + 1);
-        for cut in cuts {
-            let (below, above) = cut.divide(&rest, kernel);
-            parts.push(below);
-            rest = above;
-        }
-        parts.push(rest);
-        parts
-    }
-
-    /// Divides a block at this cut into a lower and an upper part. Copies no records.
-    pub fn divide(&self, block: &Block, kernel: &dyn Kernel) -> (Block, Block) {
-        let parts = block.runs.iter().map(|run| self.divide_run(run, kernel));
-        let (lower, upper) = parts.unzip();
-        (Block::of_sorted(lower), Block::of_sorted(upper))
-    }
 }
 
 impl<'a> Cut<&'a [u8]> {
@@ -248,34 +228,6 @@ impl<'a> Cut<&'a [u8]> {
         }
         cuts.map(|cut| Cut::read(cut, record_bytes)).collect()
     }
-}
-
-impl<R: AsRef<[u8]>> Cut<R> {
-    /// Divides a run at this cut into a lower and an upper part. Copies no records.
-    pub fn divide_run(&self, run: &Run, kernel: &dyn Kernel) -> (Run, Run) {
-        let size = kernel.record_bytes();
-        let below = match self {
-            Cut::AllUpper => 0,
-            Cut::AllLower => run.data.len() / size,
-            Cut::At(point) => point.records_before(run, kernel),
-        };
-        divided(run, below, size)
-    }
-}
-
-/// Divides a run into its first `below` records and the others.
-fn divided(run: &Run, below: usize, record_bytes: usize) -> (Run, Run) {
-    let cut = below * record_bytes;
-    let first = Run {
-        data: run.data.part(0..cut),
-        ..run.clone()
-    };
-    let others = Run {
-        start: run.start + below as u64,
-        data: run.data.part(cut..run.data.len()),
-        ..run.clone()
-    };
-    (first, others)
 }
 
 /// Returns evenly spaced records of a block that is to be cut into `parts` parts. Their weights add up to the
@@ -581,19 +533,4 @@ pub fn point_at(block: &Block, index: usize, kernel: &dyn Kernel) -> Option<CutP
         .map(|(run, at)| CutPoint::of(run, at, size))
         .min_by(|one, other| one.compare(other, kernel))
         .map(|point| point.to_owned())
-}
-
-/// Divides a block into its first `count` records, which it must have, and the others. Copies no records.
-/// Records with equal keys keep the order of the runs.
-pub fn halves(block: Block, count: usize, kernel: &dyn Kernel) -> (Block, Block) {
-    let size = kernel.record_bytes();
-    let runs: Vec<&[u8]> = block.runs.iter().map(|run| &*run.data).collect();
-    let cut = kernel.select(&runs, count);
-    let (mut first, mut others) = (Vec::new(), Vec::new());
-    for (run, below) in block.runs.iter().zip(cut) {
-        let (below, above) = divided(run, below, size);
-        first.push(below);
-        others.push(above);
-    }
-    (Block::of_sorted(first), Block::of_sorted(others))
 }

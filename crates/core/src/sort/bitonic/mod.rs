@@ -16,7 +16,7 @@
 
 mod share_summary;
 
-use super::pivot::halves;
+use super::division::halves;
 use super::sorted;
 use crate::block::{Block, Run};
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};

@@ -433,13 +433,8 @@ impl Algorithm for SortMany<'_> {
                 _ => encoded_cuts(at.decision, self.nodes())?.into(),
             };
             let cuts = Cut::read_between(&cuts, self.nodes(), kernel.record_bytes())?;
-            for mut run in part.runs {
-                for (cut, part) in cuts.iter().zip(&mut parts) {
-                    let (below, above) = cut.divide_run(&run, kernel);
-                    part.push(below);
-                    run = above;
-                }
-                parts[self.nodes() - 1].push(run);
+            for run in part.runs {
+                Cut::divide_run_at_all(&cuts, run, &mut parts, kernel);
             }
             Ok(())
         })?;
