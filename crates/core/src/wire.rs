@@ -6,6 +6,11 @@
 //!
 //! Must never: panic on any input, or allocate more memory than the input has bytes for.
 
+/// The greatest size of a varint of 64 bits, in bytes.
+pub const VARINT_BYTES: usize = 10;
+/// As [`VARINT_BYTES`], of 32 bits.
+pub const VARINT_U32_BYTES: usize = 5;
+
 /// Appends fields to a buffer. The calls can be chained.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
@@ -146,7 +151,7 @@ impl<'a> Reader<'a> {
         self.chunk().map(f64::from_le_bytes)
     }
 
-    /// Takes a varint. None if it does not fit 64 bits.
+    /// Takes a varint. None if it does not fit 64 bits, or has more bytes than its number needs.
     pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         for shift in (0..u64::BITS).step_by(7) {
@@ -157,7 +162,7 @@ impl<'a> Reader<'a> {
             }
             value |= part << shift;
             if byte & 0x80 == 0 {
-                return Some(value);
+                return (byte > 0 || shift == 0).then_some(value);
             }
         }
         None
@@ -295,6 +300,13 @@ mod tests {
             bytes[at] ^= by;
             prop_assert_eq!(Reader::checked(&bytes), None);
         }
+    }
+
+    #[test]
+    fn a_varint_of_too_many_bytes_is_none() {
+        assert_eq!(Reader::new(&[0]).varint(), Some(0));
+        assert_eq!(Reader::new(&[0x80, 0]).varint(), None);
+        assert_eq!(Reader::new(&[0x85, 0x80, 0]).varint(), None);
     }
 
     #[test]

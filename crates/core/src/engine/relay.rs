@@ -227,7 +227,9 @@ impl Engine<'_> {
                 0 => Some(entries),
                 _ => unite(entries),
             };
-            table = united.filter(|_| is_complete).map(|entries| {
+            table = united.filter(|_| is_complete).map(|mut entries| {
+                // A table is short if its keys ascend.
+                entries.sort_by_key(|(key, _)| *key);
                 let entries = entries.iter();
                 table::write(entries.map(|(key, words)| (*key, &words[..])))
             });

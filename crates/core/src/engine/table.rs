@@ -1,48 +1,40 @@
 //! A key-value table in one control message: contributions by rank, or decisions by subcube.
 
+use crate::wire::{Reader, VARINT_U32_BYTES, Writer};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// The bytes before each entry's value: its key and the value's length.
-pub const PER_ENTRY: usize = 8;
+/// The most bytes before each entry's value: its key and the value's length.
+pub const PER_ENTRY: usize = 2 * VARINT_U32_BYTES;
 
-/// Encodes entries one after the other, each with its key (u32) and length (u32), little-endian.
+/// Encodes entries one after the other, each with the difference of its key to the one before (modulo 2^32) and its
+/// length as varints. Keys in ascending order take the fewest bytes.
 pub fn write<'w>(entries: impl Iterator<Item = (u32, &'w [u8])>) -> Vec<u8> {
-    let mut table = Vec::new();
+    let mut table = Writer::new();
+    let mut before = 0;
     for (number, words) in entries {
-        table.extend(number.to_le_bytes());
-        table.extend((words.len() as u32).to_le_bytes());
-        table.extend_from_slice(words);
+        table.varint(u32::wrapping_sub(number, before));
+        table.varint(words.len() as u32).bytes(words);
+        before = number;
     }
-    table
+    table.finish()
 }
 
 /// Decodes a table that [`write()`] made.
 pub fn read(table: &Slice) -> Result<Vec<(u32, Slice)>> {
-    let broken = || {
-        Error::new(
-            Status::Internal,
-            "a table of control messages cannot be decoded",
-        )
-    };
-    let number = |at: usize| -> Option<u32> {
-        let bytes = table.get(at..at + 4)?.try_into().ok()?;
-        Some(u32::from_le_bytes(bytes))
-    };
-    let mut entries = Vec::new();
-    let mut at = 0;
-    while at < table.len() {
-        let (Some(entry), Some(length)) = (number(at), number(at + 4)) else {
-            return Err(broken());
-        };
-        let start = at + PER_ENTRY;
-        at = start + length as usize;
-        if at > table.len() {
-            return Err(broken());
-        }
-        entries.push((entry, table.part(start..at)));
-    }
-    Ok(entries)
+    let mut fields = Reader::new(table);
+    let mut before = 0_u32;
+    let entries = fields.repeat_to_end(|fields| {
+        before = before.wrapping_add(fields.varint_u32()?);
+        let length = fields.varint_u32()? as usize;
+        let start = table.len() - fields.rest().len();
+        fields.bytes(length)?;
+        Some((before, table.part(start..start + length)))
+    });
+    entries.ok_or_else(|| {
+        let text = "a table of control messages cannot be decoded";
+        Error::new(Status::Internal, text)
+    })
 }
 
 #[cfg(test)]
@@ -74,7 +66,10 @@ mod tests {
             let back: Vec<(u32, Vec<u8>)> =
                 back.into_iter().map(|(number, payload)| (number, payload.to_vec())).collect();
             prop_assert_eq!(&back, &entries);
-            let last = entries.last().map_or(0, |(_, payload)| PER_ENTRY + payload.len());
+            let but_last = entries.iter().take(entries.len().saturating_sub(1));
+            let but_last = write(but_last.map(|(number, payload)| (*number, &payload[..])));
+            let last = table.len() - but_last.len();
+            prop_assert!(last <= PER_ENTRY + entries.last().map_or(0, |(_, payload)| payload.len()));
             if cut < last {
                 prop_assert!(read(&slice(&table[..table.len() - cut])).is_err());
             }

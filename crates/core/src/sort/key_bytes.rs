@@ -1,23 +1,17 @@
 //! Samples and cuts as messages that have the keys of records and not whole records.
 //!
-//! The bytes that no comparison reads are left out, and are zeroes after the way back.
+//! The bytes that no comparison reads are left out, and are zeroes after the way back. Numbers are varints, because most
+//! of them are small.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
-use super::pivot::{Cut, Sample, encode_samples, sample_bytes, whole_chunks};
+use super::pivot::{ALL_LOWER, ALL_UPPER, AT, Cut, CutPoint, Sample, decode_samples, undecodable};
 use crate::vcube::Node;
+use crate::wire::{Reader, VARINT_BYTES, VARINT_U32_BYTES, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::memory;
-
-/// The bytes of a sample after its record: its place and its weight.
-const AFTER_RECORD_OF_SAMPLE: usize = 20;
-
-/// The bytes of a cut before its record, and after it.
-const BEFORE_RECORD_OF_CUT: usize = 1;
-const AFTER_RECORD_OF_CUT: usize = 12;
 
 /// The bytes of a record that comparisons read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,43 +36,44 @@ impl KeyBytes {
 
     /// Returns samples as a message.
     pub fn of_samples(&self, samples: &[Sample<'_>]) -> Vec<u8> {
-        self.pack(encode_samples(samples), 0, AFTER_RECORD_OF_SAMPLE)
+        let mut message = Writer::new();
+        for Sample { point, weight } in samples {
+            self.write_point(point, &mut message);
+            message.varint(*weight);
+        }
+        message.finish()
     }
 
-    /// Returns proposals of samples with whole records.
+    /// Returns proposals of samples with whole records, as [`encode_samples`](super::pivot::encode_samples) writes them.
     pub fn whole_samples(&self, packed: Vec<(Node, Slice)>) -> Result<Vec<(Node, Slice)>> {
-        self.each(packed, |packed| {
-            self.unpack(packed, 0, AFTER_RECORD_OF_SAMPLE)
+        each(packed, |packed| {
+            let mut whole = Vec::new();
+            let samples = Reader::new(packed).repeat_to_end(|fields| {
+                self.read_point(fields, &mut whole)?;
+                whole.extend(fields.varint()?.to_le_bytes());
+                Some(())
+            });
+            samples.map(|_| whole).ok_or_else(undecodable)
         })
     }
 
     /// Returns proposals of samples with whole records as messages.
     pub fn of_whole_samples(&self, whole: Vec<(Node, Slice)>) -> Result<Vec<(Node, Slice)>> {
-        let pack = |whole: &[u8]| Ok(self.pack(whole.to_vec(), 0, AFTER_RECORD_OF_SAMPLE));
-        self.each(whole, pack)
-    }
-
-    fn each(
-        &self,
-        proposals: Vec<(Node, Slice)>,
-        change: impl Fn(&[u8]) -> Result<Vec<u8>>,
-    ) -> Result<Vec<(Node, Slice)>> {
-        if self.is_whole() {
-            return Ok(proposals);
-        }
-        let changed = proposals.into_iter().map(|(node, samples)| {
-            let changed = change(&samples)?;
-            // These are control messages.
-            let changed = memory::without_limit(|| Buffer::copy_of(&changed))?;
-            Ok((node, changed.into()))
-        });
-        changed.collect()
+        let pack = |whole: &[u8]| Ok(self.of_samples(&decode_samples(whole, self.record_bytes)?));
+        each(whole, pack)
     }
 
     /// Returns cuts as a message.
     pub fn of_cuts<R: AsRef<[u8]>>(&self, cuts: &[Cut<R>]) -> Vec<u8> {
-        let cuts = Cut::encode_all(cuts, self.record_bytes);
-        self.pack(cuts, BEFORE_RECORD_OF_CUT, AFTER_RECORD_OF_CUT)
+        let mut message = Writer::new();
+        for cut in cuts {
+            match cut {
+                Cut::AllUpper => drop(message.u8(ALL_UPPER)),
+                Cut::AllLower => drop(message.u8(ALL_LOWER)),
+                Cut::At(point) => self.write_point(point, message.u8(AT)),
+            }
+        }
+        message.finish()
     }
 
     /// Returns the cuts between `parts` parts.
@@ -87,65 +82,69 @@ impl KeyBytes {
     }
 
     /// Returns cuts with whole records, as [`Cut::encode_all`] writes them.
-    pub fn whole_cuts<'p>(&self, packed: &'p [u8]) -> Result<Cow<'p, [u8]>> {
-        if self.is_whole() {
-            return Ok(packed.into());
-        }
-        let cuts = self.unpack(packed, BEFORE_RECORD_OF_CUT, AFTER_RECORD_OF_CUT)?;
-        Ok(cuts.into())
+    pub fn whole_cuts(&self, packed: &[u8]) -> Result<Vec<u8>> {
+        let mut whole = Vec::new();
+        let cuts = Reader::new(packed).repeat_to_end(|fields| {
+            let end = whole.len() + Cut::encoded_bytes(self.record_bytes);
+            let kind = fields.u8()?;
+            whole.push(kind);
+            if kind == AT {
+                self.read_point(fields, &mut whole)?;
+            }
+            whole.resize(end, 0);
+            Some(())
+        });
+        cuts.map(|_| whole).ok_or_else(undecodable)
     }
 
-    /// The size of a sample as a message, in bytes.
+    /// The greatest size of a sample as a message, in bytes.
     pub fn sample_bytes(&self) -> usize {
-        sample_bytes(self.len())
+        self.point_bytes() + VARINT_BYTES
     }
 
-    /// The size of a cut as a message, in bytes.
+    /// The greatest size of a cut as a message, in bytes.
     pub fn cut_bytes(&self) -> usize {
-        Cut::encoded_bytes(self.len())
+        1 + self.point_bytes()
     }
 
-    fn is_whole(&self) -> bool {
-        self.len() == self.record_bytes
+    fn point_bytes(&self) -> usize {
+        self.len() + VARINT_U32_BYTES + VARINT_BYTES
     }
 
-    fn pack(&self, entries: Vec<u8>, before: usize, after: usize) -> Vec<u8> {
-        if self.is_whole() {
-            return entries;
-        }
-        let stride = before + self.record_bytes + after;
-        let mut packed = Vec::with_capacity(entries.len() / stride * (before + self.len() + after));
-        for entry in entries.chunks_exact(stride) {
-            let (before, record) = entry.split_at(before);
-            let (record, after) = record.split_at(self.record_bytes);
-            packed.extend(before);
-            packed.extend(&record[self.range.clone()]);
-            packed.extend(after);
-        }
-        packed
+    fn write_point<R: AsRef<[u8]>>(&self, point: &CutPoint<R>, message: &mut Writer) {
+        message.bytes(&point.record.as_ref()[self.range.clone()]);
+        message.varint(point.origin).varint(point.position);
     }
 
-    fn unpack(&self, packed: &[u8], before: usize, after: usize) -> Result<Vec<u8>> {
-        let entries = whole_chunks(packed, before + self.len() + after)?;
-        let mut whole = Vec::with_capacity(entries.len() * (before + self.record_bytes + after));
-        for entry in entries {
-            let (before, key) = entry.split_at(before);
-            let (key, after) = key.split_at(self.len());
-            let start = whole.len() + before.len();
-            whole.extend(before);
-            whole.resize(start + self.record_bytes, 0);
-            let first = start + self.range.start;
-            whole[first..first + key.len()].copy_from_slice(key);
-            whole.extend(after);
-        }
-        Ok(whole)
+    /// Takes a point, and appends it as [`CutPoint::encode`] does.
+    fn read_point(&self, fields: &mut Reader<'_>, whole: &mut Vec<u8>) -> Option<()> {
+        let key = fields.bytes(self.len())?;
+        let start = whole.len();
+        whole.resize(start + self.record_bytes, 0);
+        whole[start..][self.range.clone()].copy_from_slice(key);
+        whole.extend(fields.varint_u32()?.to_le_bytes());
+        whole.extend(fields.varint()?.to_le_bytes());
+        Some(())
     }
+}
+
+/// Changes the samples of each proposal.
+fn each(
+    proposals: Vec<(Node, Slice)>,
+    change: impl Fn(&[u8]) -> Result<Vec<u8>>,
+) -> Result<Vec<(Node, Slice)>> {
+    let changed = proposals.into_iter().map(|(node, samples)| {
+        let changed = change(&samples)?;
+        // These are control messages.
+        let changed = memory::without_limit(|| Buffer::copy_of(&changed))?;
+        Ok((node, changed.into()))
+    });
+    changed.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sort::pivot::{CutPoint, decode_samples};
     use proptest::prelude::*;
 
     fn key_bytes() -> impl Strategy<Value = KeyBytes> {
@@ -174,7 +173,7 @@ mod tests {
                 .map(|index| Sample { point: point(index), weight: fields[index].3 })
                 .collect();
             let packed = key_bytes.of_samples(&samples);
-            prop_assert_eq!(packed.len(), samples.len() * key_bytes.sample_bytes());
+            prop_assert!(packed.len() <= samples.len() * key_bytes.sample_bytes());
             let proposal = vec![(Node(3), Buffer::copy_of(&packed).unwrap().into())];
             let whole = key_bytes.whole_samples(proposal).unwrap();
             let back = decode_samples(&whole[0].1, key_bytes.record_bytes).unwrap();
@@ -190,16 +189,29 @@ mod tests {
             let mut cuts: Vec<Cut> = (0..fields.len()).map(|index| Cut::At(point(index).to_owned())).collect();
             cuts.extend([Cut::AllLower, Cut::AllUpper]);
             let packed = key_bytes.of_cuts(&cuts);
-            prop_assert_eq!(packed.len(), cuts.len() * key_bytes.cut_bytes());
+            prop_assert!(packed.len() <= cuts.len() * key_bytes.cut_bytes());
             let back = key_bytes.cuts_between(&packed, cuts.len() + 1).unwrap();
             // The other bytes are zeroes, so that a second way back changes nothing.
             prop_assert_eq!(key_bytes.of_cuts(&back), packed);
         }
 
         #[test]
-        fn any_bytes_are_cuts_or_refused(key_bytes in key_bytes(), bytes in prop::collection::vec(0..3_u8, 0..200)) {
-            if let Ok(cuts) = key_bytes.cuts_between(&bytes, bytes.len() / key_bytes.cut_bytes() + 1) {
-                prop_assert_eq!(key_bytes.of_cuts(&cuts).len(), bytes.len());
+        fn any_bytes_are_samples_and_cuts_or_refused(
+            key_bytes in key_bytes(),
+            bytes in prop::collection::vec(prop_oneof![4 => 0..3_u8, 1 => any::<u8>()], 0..200),
+            parts in 1_usize..60,
+        ) {
+            if let Ok(whole) = key_bytes.whole_cuts(&bytes)
+                && let Ok(cuts) = Cut::decode_all(&whole, key_bytes.record_bytes)
+            {
+                prop_assert_eq!(key_bytes.of_cuts(&cuts), &bytes[..]);
+                let between = key_bytes.cuts_between(&bytes, parts);
+                prop_assert_eq!(between.is_ok(), parts == cuts.len() + 1);
+            }
+            let proposal = vec![(Node(3), Buffer::copy_of(&bytes).unwrap().into())];
+            if let Ok(whole) = key_bytes.whole_samples(proposal) {
+                let again = key_bytes.of_whole_samples(whole).unwrap();
+                prop_assert_eq!(&again[0].1[..], &bytes[..]);
             }
         }
     }

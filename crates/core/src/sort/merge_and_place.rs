@@ -16,6 +16,7 @@ use crate::block::{Block, Run};
 use crate::engine::{Algorithm, Exchange, MadeAtOnce, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
 use crate::vcube::Node;
+use crate::wire::{Reader, VARINT_BYTES, Writer};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
@@ -46,12 +47,14 @@ pub(super) struct ResultLayout {
     cuts: Vec<Cut>,
 }
 
-const COUNT_BYTES: usize = 8;
+/// The size of the number of a part in a proposal.
+const PART_BYTES: usize = 8;
 
-fn number(bytes: &[u8], index: usize) -> Option<u64> {
-    let (numbers, _) = bytes.as_chunks::<COUNT_BYTES>();
-    numbers.get(index).map(|number| u64::from_le_bytes(*number))
-}
+/// The fields of an encoded layout before the starts: the total, and whether blocks move.
+const TOTAL_BYTES: usize = 8;
+const FIXED_BYTES: usize = TOTAL_BYTES + 1;
+const IN_PLACE: u8 = 0;
+const MOVED: u8 = 1;
 
 fn undecodable() -> Error {
     Error::new(Status::Internal, "the layout of the result does not decode")
@@ -71,41 +74,41 @@ fn even_starts(subcube: &Subcube, total: u64) -> Vec<u64> {
 }
 
 impl ResultLayout {
-    /// Encodes the layout: the total, the starts, and, unless all blocks stay where they are, the old starts and the
-    /// cuts.
+    /// Encodes the layout: the total (u64), whether blocks move (u8), the starts, and, unless all blocks stay where they
+    /// are, the old starts and the cuts. Starts ascend, so that their differences are short varints.
     pub(super) fn encode(&self, record_bytes: usize) -> Vec<u8> {
         let is_in_place = self.old_starts == self.starts && self.cuts.is_empty();
-        let old_starts = if is_in_place {
-            &[][..]
-        } else {
-            &self.old_starts
-        };
-        let mut out = Vec::with_capacity(COUNT_BYTES * (1 + self.starts.len() + old_starts.len()));
-        for number in [self.total].iter().chain(&self.starts).chain(old_starts) {
-            out.extend(number.to_le_bytes());
+        let mut out = Writer::with_capacity(FIXED_BYTES + 3 * self.starts.len());
+        out.u64(self.total);
+        out.u8(if is_in_place { IN_PLACE } else { MOVED });
+        write_starts(&self.starts, &mut out);
+        if !is_in_place {
+            write_starts(&self.old_starts, &mut out);
+            out.bytes(&Cut::encode_all(&self.cuts, record_bytes));
         }
-        out.extend(Cut::encode_all(&self.cuts, record_bytes));
-        out
+        out.finish()
     }
 
     pub(super) fn decode(bytes: &[u8], nodes: usize, record_bytes: usize) -> Result<ResultLayout> {
-        let numbers = |from| {
-            let numbers = (from..from + nodes).map(|index| number(bytes, index));
-            numbers
-                .collect::<Option<Vec<u64>>>()
+        let (mut fields, is_in_place) = starts_in(bytes).ok_or_else(undecodable)?;
+        let mut starts = || {
+            fields
+                .repeat(nodes, start_after_start())
                 .ok_or_else(undecodable)
         };
-        let cuts = Cut::decode_all(encoded_cuts(bytes, nodes)?, record_bytes)?;
-        if !cuts.is_empty() && cuts.len() + 1 != nodes {
+        let new = starts()?;
+        let old_starts = match is_in_place {
+            true => new.clone(),
+            false => starts()?,
+        };
+        let cuts = Cut::decode_all(fields.rest(), record_bytes)?;
+        if !cuts.is_empty() && (is_in_place || cuts.len() + 1 != nodes) {
             return Err(undecodable());
         }
         Ok(ResultLayout {
             total: total_records(bytes),
-            starts: numbers(1)?,
-            old_starts: match is_in_place(bytes, nodes) {
-                true => numbers(1)?,
-                false => numbers(1 + nodes)?,
-            },
+            starts: new,
+            old_starts,
             cuts,
         })
     }
@@ -129,12 +132,11 @@ impl ResultLayout {
 
     /// Computes the layout of blocks that stay on their nodes, from the record count of each node.
     fn in_place(counts: &[u8], nodes: usize) -> Result<ResultLayout> {
-        let (counts, rest) = counts.as_chunks::<COUNT_BYTES>();
-        if counts.len() != nodes || !rest.is_empty() {
-            return Err(undecodable());
-        }
-        let counts = counts.iter().map(|count| u64::from_le_bytes(*count));
-        Ok(ResultLayout::of_counts(counts))
+        let mut fields = Reader::new(counts);
+        let counts = fields.repeat(nodes, Reader::varint);
+        let counts = counts.and_then(|counts| fields.end(counts));
+        let counts = counts.ok_or_else(undecodable)?;
+        Ok(ResultLayout::of_counts(counts.into_iter()))
     }
 
     /// The layout of blocks with these record counts, which stay on their nodes.
@@ -157,28 +159,64 @@ impl ResultLayout {
     }
 }
 
-/// Returns whether a layout is that of blocks that stay where they are.
-fn is_in_place(decision: &[u8], nodes: usize) -> bool {
-    decision.len() == COUNT_BYTES * (1 + nodes)
+fn write_starts(starts: &[u64], out: &mut Writer) {
+    let mut before = 0;
+    for start in starts {
+        out.varint(start.wrapping_sub(before));
+        before = *start;
+    }
+}
+
+/// Returns a function that takes one start after the other.
+fn start_after_start() -> impl FnMut(&mut Reader<'_>) -> Option<u64> {
+    let mut start = 0_u64;
+    move |fields| {
+        start = start.wrapping_add(fields.varint()?);
+        Some(start)
+    }
+}
+
+/// Returns the starts and the fields after them of an encoded layout, and whether blocks stay where they are.
+fn starts_in(decision: &[u8]) -> Option<(Reader<'_>, bool)> {
+    let mut fields = Reader::new(decision);
+    fields.bytes(TOTAL_BYTES)?;
+    match fields.u8()? {
+        IN_PLACE => Some((fields, true)),
+        MOVED => Some((fields, false)),
+        _ => None,
+    }
 }
 
 /// Returns the number of records of the whole result, from the decision of the last round.
 pub fn total_records(decision: &[u8]) -> u64 {
-    number(decision, 0).unwrap_or(0)
+    Reader::new(decision).u64().unwrap_or(0)
 }
 
 /// Returns the position at which a node's block starts in the whole result, from the decision of the last round.
 pub fn block_start(decision: &[u8], node: Node) -> Result<u64> {
-    number(decision, 1 + node.0 as usize).ok_or_else(undecodable)
+    let start = || {
+        let (mut fields, _) = starts_in(decision)?;
+        let mut next = start_after_start();
+        (0..=node.0).try_fold(0, |_, _| next(&mut fields))
+    };
+    start().ok_or_else(undecodable)
+}
+
+/// Returns the positions at which the blocks of all nodes start, as [`block_start`].
+pub fn block_starts(decision: &[u8], nodes: usize) -> Result<Vec<u64>> {
+    let starts = || starts_in(decision)?.0.repeat(nodes, start_after_start());
+    starts().ok_or_else(undecodable)
 }
 
 /// Returns the cuts between the blocks of a dense result as a message, from the decision of the last round.
 pub fn encoded_cuts(decision: &[u8], nodes: usize) -> Result<&[u8]> {
-    if is_in_place(decision, nodes) {
-        return Ok(&[]);
-    }
-    let cuts = decision.get(COUNT_BYTES * (1 + 2 * nodes)..);
-    cuts.ok_or_else(undecodable)
+    let cuts = || {
+        let (mut fields, is_in_place) = starts_in(decision)?;
+        let lists = if is_in_place { 1 } else { 2 };
+        fields.repeat(lists * nodes, Reader::varint)?;
+        Some(fields.rest())
+    };
+    cuts().ok_or_else(undecodable)
 }
 
 /// Returns the position at which a finished block starts in the whole result, and its records.
@@ -209,7 +247,7 @@ impl MergeAndPlace<'_> {
 
     fn count(&self, block: &Block) -> Vec<u8> {
         let records = block.bytes() / self.kernel.record_bytes();
-        (records as u64).to_le_bytes().to_vec()
+        Writer::new().varint(records as u64).finish()
     }
 
     /// Returns the cuts that fall into this node's block: for each the node (u64) of the part that starts
@@ -249,9 +287,10 @@ impl MergeAndPlace<'_> {
         // A part that starts behind the last record is empty.
         let mut cuts = vec![Cut::AllLower; self.nodes() - 1];
         for (_, proposed) in proposals {
-            for proposal in proposed.chunks_exact(COUNT_BYTES + CutPoint::encoded_bytes(size)) {
-                let node = number(proposal, 0).ok_or_else(undecodable)? as usize;
-                let point = CutPoint::decode(&proposal[COUNT_BYTES..], size)?;
+            for proposal in proposed.chunks_exact(PART_BYTES + CutPoint::encoded_bytes(size)) {
+                let (node, point) = proposal.split_at(PART_BYTES);
+                let node = Reader::new(node).u64().ok_or_else(undecodable)? as usize;
+                let point = CutPoint::decode(point, size)?;
                 let before = node.checked_sub(1).ok_or_else(undecodable)?;
                 *cuts.get_mut(before).ok_or_else(undecodable)? = Cut::At(point);
             }
@@ -364,11 +403,11 @@ impl Algorithm for MergeAndPlace<'_> {
         if round <= self.sort.rounds() {
             return self.sort.proposal_limit(round);
         }
-        let cut = COUNT_BYTES + CutPoint::encoded_bytes(self.kernel.record_bytes());
+        let cut = PART_BYTES + CutPoint::encoded_bytes(self.kernel.record_bytes());
         if self.dense && self.is_last(round) {
             self.nodes() * cut
         } else {
-            COUNT_BYTES
+            VARINT_BYTES
         }
     }
 
@@ -377,7 +416,7 @@ impl Algorithm for MergeAndPlace<'_> {
             return self.sort.decision_limit(round);
         }
         let cut = Cut::encoded_bytes(self.kernel.record_bytes());
-        COUNT_BYTES + self.nodes() * (2 * COUNT_BYTES + cut)
+        FIXED_BYTES + self.nodes() * (2 * VARINT_BYTES + cut)
     }
 
     fn most_runs(&self) -> usize {

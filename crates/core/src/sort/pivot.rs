@@ -40,6 +40,11 @@ pub struct CutPoint<R = Vec<u8>> {
     pub position: u64,
 }
 
+/// The first byte of a cut in a message.
+pub const ALL_UPPER: u8 = 0;
+pub const ALL_LOWER: u8 = 1;
+pub const AT: u8 = 2;
+
 /// A division of records into a lower and an upper part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut<R = Vec<u8>> {
@@ -154,10 +159,10 @@ impl<R: AsRef<[u8]>> Cut<R> {
     pub fn encode(&self, record_bytes: usize, out: &mut Vec<u8>) {
         let end = out.len() + Cut::encoded_bytes(record_bytes);
         match self {
-            Cut::AllUpper => out.push(0),
-            Cut::AllLower => out.push(1),
+            Cut::AllUpper => out.push(ALL_UPPER),
+            Cut::AllLower => out.push(ALL_LOWER),
             Cut::At(point) => {
-                out.push(2);
+                out.push(AT);
                 point.encode(out);
             }
         }
@@ -209,9 +214,9 @@ impl<'a> Cut<&'a [u8]> {
     /// Decodes as [`Cut::decode`], without a copy of the record.
     pub fn read(bytes: &'a [u8], record_bytes: usize) -> Result<Cut<&'a [u8]>> {
         match bytes.split_first() {
-            Some((0, _)) => Ok(Cut::AllUpper),
-            Some((1, _)) => Ok(Cut::AllLower),
-            Some((2, point)) => Ok(Cut::At(CutPoint::read(point, record_bytes)?)),
+            Some((&ALL_UPPER, _)) => Ok(Cut::AllUpper),
+            Some((&ALL_LOWER, _)) => Ok(Cut::AllLower),
+            Some((&AT, point)) => Ok(Cut::At(CutPoint::read(point, record_bytes)?)),
             _ => Err(undecodable()),
         }
     }

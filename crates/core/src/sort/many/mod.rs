@@ -10,8 +10,10 @@
 //! differently, so that the shares of all arrays together are in proportion, and the records of arrays with fewer records
 //! than nodes are spread over all nodes. A block of the result has one run for each array. Must never: compare records of two arrays, or move a record from one array to another.
 
+use std::borrow::Cow;
+
 use super::key_bytes::KeyBytes;
-use super::merge_and_place::{block_start, encoded_cuts, total_records};
+use super::merge_and_place::{block_start, block_starts, encoded_cuts, total_records};
 use super::pivot::{self, Cut, WHOLE};
 use super::{MergeAndPlace, SampleSort};
 use crate::block::{Block, Run};
@@ -429,7 +431,7 @@ impl Algorithm for SortMany<'_> {
         self.for_each(at, block, |array, at, part| {
             let kernel = self.kernel(array);
             let cuts = match at.round {
-                1 => KeyBytes::of(kernel).whole_cuts(at.decision)?,
+                1 => Cow::from(KeyBytes::of(kernel).whole_cuts(at.decision)?),
                 _ => encoded_cuts(at.decision, self.nodes())?.into(),
             };
             let cuts = Cut::read_between(&cuts, self.nodes(), kernel.record_bytes())?;
@@ -492,13 +494,14 @@ impl ArrayPlaces {
             .into_iter()
             .map(|range| &decision[range])
             .collect();
-        let nodes_of =
-            |decision| (0..nodes as u32).map(move |node| block_start(decision, Node(node)));
-        let starts = decisions.iter().flat_map(|decision| nodes_of(decision));
+        let starts = decisions
+            .iter()
+            .map(|decision| block_starts(decision, nodes));
+        let starts: Vec<Vec<u64>> = starts.collect::<Result<_>>()?;
         Ok(ArrayPlaces {
             nodes,
             first_origin: arrays.merged_origin(0),
-            starts: starts.collect::<Result<_>>()?,
+            starts: starts.concat(),
             totals: decisions
                 .iter()
                 .map(|decision| total_records(decision))
