@@ -370,7 +370,8 @@ fn travels_along(bytes: usize, enclosed: usize) -> bool {
 fn header_message(block: &Block, enclosed: usize) -> Vec<u8> {
     let mut header_bytes = block.header().encode();
     if travels_along(block.bytes(), enclosed) {
-        header_bytes.extend(block.runs.iter().flat_map(|run| run.data.iter()));
+        let records = block.runs.iter().map(|run| &run.data[..]);
+        records.for_each(|records| header_bytes.extend_from_slice(records));
     }
     header_bytes
 }
@@ -414,19 +415,18 @@ fn bundled(runs: &[Run]) -> Result<Slice> {
 
 /// Returns the first message of a payload: all of it if it is short, otherwise its length.
 fn framed(payload: Option<&[u8]>, short: usize) -> Result<Slice> {
-    let mut message = Vec::new();
-    match payload {
-        None => message.push(NO_PAYLOAD),
-        Some(payload) if payload.len() > short => {
-            message.push(PAYLOAD_IS_NEXT);
-            message.extend((payload.len() as u64).to_le_bytes());
-        }
-        Some(payload) => {
-            message.push(HAS_PAYLOAD);
-            message.extend(payload);
-        }
-    }
-    Ok(Buffer::copy_of(&message)?.into())
+    let length = payload
+        .map_or(0, |payload| payload.len() as u64)
+        .to_le_bytes();
+    let (kind, content) = match payload {
+        None => (NO_PAYLOAD, &[][..]),
+        Some(payload) if payload.len() > short => (PAYLOAD_IS_NEXT, &length[..]),
+        Some(payload) => (HAS_PAYLOAD, payload),
+    };
+    let mut message = Buffer::unset(1 + content.len())?;
+    message[0] = kind;
+    message[1..].copy_from_slice(content);
+    Ok(message.into())
 }
 
 /// Returns the length of the payload that follows in a message of its own.
