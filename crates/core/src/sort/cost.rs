@@ -7,7 +7,7 @@
 
 use super::PivotRule;
 use super::method::Method;
-use super::pivot::{Cut, most_samples};
+use super::pivot::most_samples;
 
 /// The parameters of a network, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,8 +108,10 @@ pub fn predicted(method: Method, work: &Work, network: &Network) -> f64 {
 fn round_seconds(work: &Work, network: &Network, (scope, width): (u32, u32), runs: f64) -> f64 {
     /// The bytes of a run in the header of a block.
     const RUN_BYTES: f64 = 20.0;
+    /// The bytes of a cut without its key: its kind, and the varints of its origin and position.
+    const NUMBER_BYTES: f64 = 6.0;
     let parts = f64::from(1_u32 << width);
-    let cut = Cut::encoded_bytes(work.record_bytes) as f64;
+    let cut = work.record_bytes as f64 + NUMBER_BYTES;
     let subcubes = work.ranks as f64 / f64::from(1_u32 << scope);
     let samples = most_samples(1 << width, work.record_bytes) as f64 * cut;
     let decision = along_tree(1 << scope, work.fan_out, network, samples)
