@@ -218,6 +218,29 @@ def scale():
     return figure
 
 
+def external():
+    """The bytes that the ranks of an external sort have read and written over time."""
+    rows = tables.read_numbers(DATA / "external.csv")
+    figure, panels = plots.pyplot.subplots(1, 2, figsize=(9.6, 4.2), sharey=True)
+    share = max(row["written_mb"] for row in tables.chosen(rows, program="ftsort")) / 2000
+    for drawn, program, title in zip(panels, ("ftsort", "killed"), ("No failure", "Rank 1 is killed")):
+        for rank, colour in enumerate((BLUE, ORANGE)):
+            own = tables.chosen(rows, program=program, rank=rank)
+            seconds = [row["seconds"] for row in own]
+            for column, style, verb in (("read_mb", "-", "read"), ("written_mb", ":", "written")):
+                moved = [row[column] / 1000 for row in own]
+                drawn.plot(seconds, moved, style, color=colour, label=f"rank {rank}, {verb}", linewidth=1.6)
+                if program == "killed" and rank == 1:
+                    drawn.plot(seconds[-1], moved[-1], "X", color=RED, markersize=8)
+        drawn.axhline(share, color=INK, linewidth=0.9, linestyle="--")
+        drawn.set(title=title, xlabel="time since the start of the sort (seconds)", xlim=(0, None))
+        drawn.annotate("half of the source: the runs of a rank", (1, share), xycoords=drawn.get_yaxis_transform(), ha="right",
+                       xytext=(-4, -11), textcoords="offset points", fontsize=8)
+    panels[0].set(ylabel="GB", ylim=(0, None))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
 def lengths():
     """The time of sorts of all sizes, relative to a plain sample sort."""
     rows = tables.read_numbers(DATA / "lengths.csv")
@@ -322,7 +345,8 @@ def simulator():
 
 
 DRAWN = {function.__name__: function
-         for function in (timeline, command, time, stores, parity, recovery, lengths, scaling, scale, balance, dgrp, pi, simulator)}
+         for function in (timeline, command, time, stores, parity, recovery, lengths, scaling, scale, external, balance, dgrp, pi,
+                          simulator)}
 
 
 def draw(names, folder, png):

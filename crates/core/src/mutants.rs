@@ -303,6 +303,10 @@ mutants! {
     CorruptSharesUsed,
     /// Inputs that were found after a failure are left out of the next encoding.
     FoundInputsNotEncoded,
+    /// Inputs that came to a rank from ranks that have failed since are not encoded.
+    InputsOfFailedOwnersNotEncoded,
+    /// Inputs that the shares do not have any more, although an executor has them, are not encoded.
+    ExecutedInputsNotEncoded,
     /// A rank counts on its shares although a failure interrupted their making.
     UnfinishedSharesUsed,
     /// The update of an input leaves out the inputs of ranks that had failed before.

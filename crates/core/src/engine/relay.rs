@@ -106,7 +106,7 @@ impl Engine<'_> {
         self.by_way_of_coordinator(&survivors, mine, (limit, total))
     }
 
-    /// As [`Engine::share_some`], but only `speakers` contribute, at most `limit` bytes each and `total` bytes
+    /// As [`Engine::share`], but only `speakers` contribute, at most `limit` bytes each and `total` bytes
     /// together; all survivors receive it.
     pub fn by_way_of_coordinator(
         &mut self,

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use super::inventory::{Erased, Inventory};
 use super::solve::Found;
 use crate::block::{Block, Header};
 use crate::engine::exchange::{Delivery, Transfer};
@@ -19,46 +20,16 @@ use crate::engine::job::{Job, RoundResult};
 use crate::engine::sums::{Sum, Term};
 use crate::engine::table;
 use crate::faults::Target;
-use crate::members::{Membership, Rank, RankSet};
+use crate::members::{Membership, Rank};
 use crate::mutants::{Mutant, mutant};
+use crate::store::StoreScope;
 use crate::store::parity::{
     Contents, Covered, Encoding, ParityShape, Share, Stripes, grouping, part_of,
 };
-use crate::store::{StoreScope, VersionId};
-use crate::vcube::{Node, NodeSet};
+use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Result, Status};
-
-/// The data and shares that survivors have after a failure, as all of them know it.
-pub(super) struct Inventory {
-    of: BTreeMap<Covered, Erased>,
-    /// The ranks that have an input as its owner passed it. The owner is one of them.
-    pub finders: BTreeMap<Node, Rank>,
-}
-
-/// The ranks without a usable part in an encoding. They have failed or are not trusted, or their part has changed or was
-/// never there.
-pub(super) struct Erased {
-    /// The ranks without their data.
-    pub data: RankSet,
-    /// The ranks without their shares.
-    pub shares: RankSet,
-}
-
-impl Inventory {
-    pub fn erased(&self, covered: Covered) -> &Erased {
-        &self.of[&covered]
-    }
-}
-
-/// The bits of a report for each kind of data: this rank has an encoding, with intact data, and with intact shares.
-const HAS_ENCODING: u8 = 1;
-const HAS_DATA: u8 = 2;
-const HAS_SHARES: u8 = 4;
-const PER_KIND: u32 = 3;
-
-const KINDS: [Covered; 2] = [Covered::Inputs, Covered::Blocks];
 
 impl Job<'_, '_> {
     /// The shape of the groups, if redundancy is kept as parity.
@@ -87,7 +58,7 @@ impl Job<'_, '_> {
             if self.home_with_input(me.home()).is_some() {
                 self.redundancy.raw.insert(me.home(), own);
             }
-            return self.encode_inputs(result);
+            return self.encode_inputs(Contents::new(), result);
         }
         if !self.inputs.own_is_here {
             // They are loaded again, and encoded then.
@@ -114,7 +85,7 @@ impl Job<'_, '_> {
         } else if !self.redundancy.renews {
             return Ok(result);
         }
-        self.encode_inputs(result)
+        self.encode_inputs(Contents::new(), result)
     }
 
     /// Brings lost inputs and blocks to their present executors after failures, and encodes all data again.
@@ -126,13 +97,16 @@ impl Job<'_, '_> {
         let Some(inventory) = self.take_inventory()? else {
             return Ok(result.interrupted());
         };
-        let mut found = Found::default();
-        let has_inputs = self.redundancy.store.encoding(Covered::Inputs).is_some();
-        if has_inputs {
-            match self.find_inputs(&inventory, &mut result)? {
-                Some(inputs) => found = inputs,
-                None => return Ok(result.interrupted()),
-            }
+        let (mut found, mut adopted) = (Found::default(), Contents::new());
+        let encoding = self.redundancy.store.encoding(Covered::Inputs).cloned();
+        let has_inputs = encoding.is_some();
+        if let Some(encoding) = encoding {
+            let Some(inputs) = self.find_inputs(&inventory, &mut result)? else {
+                return Ok(result.interrupted());
+            };
+            found = inputs;
+            adopted = self.adopt_inputs(&encoding, held_with, &mut found)?;
+            found.here.extend(adopted.iter().cloned());
         }
         result = if self.recomputes() {
             self.hold_raw_inputs(&mut result);
@@ -144,7 +118,7 @@ impl Job<'_, '_> {
             return Ok(result);
         }
         if has_inputs && self.redundancy.renews && !mutant(Mutant::ParityNotRenewed) {
-            result = self.encode_inputs(result)?;
+            result = self.encode_inputs(adopted, result)?;
         }
         let has_versions = !self.recomputes() && self.progress.version.version > 0;
         if has_versions && !result.interrupted {
@@ -165,6 +139,11 @@ impl Job<'_, '_> {
             if covered == Covered::Inputs && !encoding.ranks().any(|rank| rank == me) {
                 // Another rank answers for the inputs of a rank that is not trusted.
                 self.redundancy.raw.clear();
+            }
+            if covered == Covered::Inputs {
+                for (node, block) in encoding.mine.clone() {
+                    self.redundancy.raw.entry(node).or_insert(block);
+                }
             }
             self.redundancy.store.set_encoding(covered, Some(encoding));
         }
@@ -198,12 +177,18 @@ impl Job<'_, '_> {
         Ok(result)
     }
 
-    fn encode_inputs(&mut self, mut result: RoundResult) -> Result<RoundResult> {
+    /// Encodes the inputs. `adopted`: those that this rank contributes from now on beside the ones that it has found.
+    fn encode_inputs(
+        &mut self,
+        adopted: Contents<Block>,
+        mut result: RoundResult,
+    ) -> Result<RoundResult> {
         let me = self.engine.members.me();
         let raw = self.redundancy.raw.iter();
         let raw =
             raw.filter(|(node, _)| **node == me.home() || !mutant(Mutant::FoundInputsNotEncoded));
-        let mine = raw.map(|(node, block)| (*node, block.clone())).collect();
+        let mut mine: Contents<Block> = raw.map(|(node, block)| (*node, block.clone())).collect();
+        mine.extend(adopted);
         let most_runs = self.algorithm.most_runs_of_input().max(1);
         let (encoding, is_finished) = self.encode(mine, most_runs, &mut result)?;
         let Some(encoding) = encoding else {
@@ -297,109 +282,6 @@ impl Job<'_, '_> {
             checksum,
         }
     }
-
-    /// Shares the data and shares that each survivor has. None: a rank failed.
-    fn take_inventory(&mut self) -> Result<Option<Inventory>> {
-        let nodes = self.engine.members.cube().len();
-        let engine = &self.engine;
-        // An input that has changed is not found any more.
-        self.redundancy
-            .raw
-            .retain(|_, block| engine.is_intact(block));
-        self.forget_unfilled();
-        let mut flags = 0;
-        for (kind, covered) in (0..).zip(KINDS) {
-            let encoding = self.redundancy.store.encoding(covered);
-            let of_kind = encoding.map_or(0, |encoding| self.condition_of(encoding));
-            flags |= of_kind << (kind * PER_KIND);
-        }
-        let inputs = self.redundancy.store.encoding(Covered::Inputs);
-        let epoch = inputs.map_or(0, |encoding| encoding.epoch);
-        let mut raw = NodeSet::new(nodes);
-        self.redundancy
-            .raw
-            .keys()
-            .for_each(|node| raw.insert(*node));
-        let mine = [&[flags][..], &epoch.to_le_bytes(), &raw.to_bytes()].concat();
-        let limit = mine.len();
-        let Some(reports) = self.engine.share(mine, limit)? else {
-            return Ok(None);
-        };
-        Ok(Some(self.inventory_of(&reports)))
-    }
-
-    /// Forgets the inputs that this rank was to hold when an error came in between.
-    fn forget_unfilled(&mut self) {
-        for origin in self.redundancy.held.clone().iter() {
-            let held = self.redundancy.store.get(VersionId::INPUT, origin.home());
-            let is_own = origin == self.engine.members.me();
-            if !is_own && !held.is_ok_and(|held| held.is_some()) {
-                self.redundancy.held.remove(origin);
-            }
-        }
-    }
-
-    /// Returns the bits that describe this rank's part in an encoding.
-    fn condition_of(&self, encoding: &Encoding) -> u8 {
-        let is_intact = |(_, block): &(Node, Block)| self.engine.is_intact(block);
-        let is_checked = self.engine.key.is_some() && !mutant(Mutant::CorruptSharesUsed);
-        let mut condition = HAS_ENCODING;
-        if encoding.mine.iter().all(is_intact) {
-            condition |= HAS_DATA;
-        }
-        let me = self.engine.members.me();
-        let is_finished = encoding.is_finished(me) || mutant(Mutant::UnfinishedSharesUsed);
-        if is_finished && (!is_checked || encoding.has_intact_shares()) {
-            condition |= HAS_SHARES;
-        }
-        condition
-    }
-
-    /// Reads the reports of all survivors. The first encoding of the inputs is dropped unless all of them have it.
-    fn inventory_of(&mut self, reports: &[(Rank, Slice)]) -> Inventory {
-        let members = &self.engine.members;
-        let (ranks, nodes) = (members.ranks(), members.cube().len());
-        let epoch_of = |words: &Slice| words.get(1..5).map(<[u8]>::to_vec);
-        let first = reports.first().map(|(_, words)| epoch_of(words));
-        let is_shared = reports
-            .iter()
-            .all(|(_, words)| words[0] & HAS_ENCODING != 0 && Some(epoch_of(words)) == first);
-        if !is_shared {
-            self.redundancy.store.set_encoding(Covered::Inputs, None);
-        }
-        let trusted: RankSet = match self.parity() {
-            Some(shape) => {
-                let groups = grouping(self.engine.members, shape).groups;
-                RankSet::from_ranks(ranks, groups.into_iter().flatten())
-            }
-            None => RankSet::new(ranks),
-        };
-        let reports = reports.iter().filter(|(rank, _)| trusted.contains(*rank));
-        let mut inventory = Inventory {
-            of: BTreeMap::new(),
-            finders: BTreeMap::new(),
-        };
-        for (kind, covered) in (0..).zip(KINDS) {
-            let without = |bit: u8| {
-                let has = |words: &Slice| words[0] >> (kind * PER_KIND) & bit != 0;
-                let having = reports.clone().filter(|(_, words)| has(words));
-                let having = RankSet::from_ranks(ranks, having.map(|(rank, _)| *rank));
-                let without = Rank::all(ranks).filter(|rank| !having.contains(*rank));
-                RankSet::from_ranks(ranks, without)
-            };
-            let erased = Erased {
-                data: without(HAS_DATA),
-                shares: without(HAS_SHARES),
-            };
-            inventory.of.insert(covered, erased);
-        }
-        for (rank, words) in reports {
-            for node in NodeSet::from_bytes(nodes, &words[5..]).iter() {
-                inventory.finders.entry(node).or_insert(*rank);
-            }
-        }
-        inventory
-    }
 }
 
 impl Job<'_, '_> {
@@ -432,6 +314,9 @@ impl Job<'_, '_> {
         for (node, rank) in &inventory.finders {
             found.places.insert(*node, *rank);
         }
+        // One rank encodes an input that several have.
+        let raw = &mut self.redundancy.raw;
+        raw.retain(|node, _| found.places.get(node) == Some(&me));
         let grouping = self
             .parity()
             .map(|shape| grouping(self.engine.members, shape));

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::parity::{Erased, Inventory};
+use super::inventory::{Erased, Inventory};
 use crate::block::Block;
 use crate::engine::job::{Job, RoundResult};
 use crate::engine::sums::{Sum, Term};
