@@ -15,7 +15,8 @@ measured if --python names an interpreter that has them, with pyarrow.
 Each figure is the median of the turns: seconds, and the peak memory of all processes of a program, as the kernel counts it
 (VmHWM). The caches of the system are dropped before each turn, if the script may do that.
 
---phases FILE writes a table of the bytes that each rank had read and written over time, in the last turns of ftsort and killed.
+--phases FILE writes a table of the bytes that each rank had read and written over time, in the last turns of ftsort and killed;
+then the rank is killed after 60 % of the time.
 """
 
 import argparse
@@ -150,7 +151,9 @@ class Bench:
         return max(times)
 
     def killed(self):
-        instant = random.uniform(0, self.ftsort_seconds or 1)
+        # The picture of the phases has a kill during the batches.
+        share = 0.6 if self.options.phases else random.random()
+        instant = share * (self.ftsort_seconds or 1)
         return self.ftsort([(instant, self.options.ranks - 1, signal.SIGKILL)])
 
     def sort(self):
