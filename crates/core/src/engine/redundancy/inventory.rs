@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::solve::Found;
 use crate::block::Block;
-use crate::engine::job::Job;
+use crate::engine::job::{Job, RoundResult};
 use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
@@ -105,18 +105,19 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Adds the ranks that execute nodes whose inputs are not found, but had them at the last commit. Returns those of this
-    /// rank, in the form in which it has them: other ranks need them in the next encoding.
+    /// Adds to `found` the inputs that the shares do not have any more, but the executors of their nodes had at the last
+    /// commit. Returns those of this rank in the form in which it has them, for the next encoding.
     pub(super) fn adopt_inputs(
         &self,
         encoding: &Encoding,
         held_with: &Membership,
         found: &mut Found,
-    ) -> Result<Contents<Block>> {
+        result: &mut RoundResult,
+    ) -> Contents<Block> {
         let mut adopted = Contents::new();
         let is_of_inputs = self.recomputes() || self.progress.version.version == 0;
         if self.integrity.distrusted || !is_of_inputs || mutant(Mutant::ExecutedInputsNotEncoded) {
-            return Ok(adopted);
+            return adopted;
         }
         let me = self.engine.members.me();
         for (node, _) in encoding.contents.values().flatten() {
@@ -127,13 +128,16 @@ impl Job<'_, '_> {
             };
             found.places.insert(*node, last);
             let block = match last == me {
-                true if self.recomputes() => self.redundancy.store.get(VersionId::INPUT, *node)?,
+                true if self.recomputes() => {
+                    let held = self.redundancy.store.get(VersionId::INPUT, *node);
+                    result.check(held).flatten()
+                }
                 true => self.progress.blocks.get(node).cloned(),
                 false => None,
             };
             adopted.extend(block.map(|block| (*node, block)));
         }
-        Ok(adopted)
+        adopted
     }
 
     /// Returns the bits that describe this rank's part in an encoding.

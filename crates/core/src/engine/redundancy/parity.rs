@@ -105,7 +105,7 @@ impl Job<'_, '_> {
                 return Ok(result.interrupted());
             };
             found = inputs;
-            adopted = self.adopt_inputs(&encoding, held_with, &mut found)?;
+            adopted = self.adopt_inputs(&encoding, held_with, &mut found, &mut result);
             found.here.extend(adopted.iter().cloned());
         }
         result = if self.recomputes() {

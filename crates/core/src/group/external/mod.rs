@@ -104,8 +104,8 @@ impl ExternalSort {
 }
 
 impl<T: Transport> Group<T> {
-    /// Sorts the records of a source that need not fit into memory into one file or several. All ranks can read all of the source,
-    /// and its content must not change during the call. Equal keys may change their order. Collective.
+    /// Sorts the records of a source that need not fit into memory into one file or several. All ranks can read all of the
+    /// source, and its content must not change during the call. Equal keys may change their order. Collective.
     ///
     /// # Errors
     /// `Status::Store` where a file cannot be read or written, or the source has changed. `Status::Memory` where the memory

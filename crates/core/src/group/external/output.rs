@@ -1,6 +1,7 @@
 //! The output of an external sort and its manifest, as one rank reads and writes them.
 //!
-//! The files of the output have temporary names until it is complete. The manifest beside it is replaced as a whole after each batch.
+//! The files of the output have temporary names until it is complete. The manifest beside it is replaced as a whole after
+//! each batch.
 //!
 //! Must never: communicate.
 
