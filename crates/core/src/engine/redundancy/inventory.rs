@@ -109,7 +109,6 @@ impl Job<'_, '_> {
     /// commit. Returns those of this rank in the form in which it has them, for the next encoding.
     pub(super) fn adopt_inputs(
         &self,
-        encoding: &Encoding,
         held_with: &Membership,
         found: &mut Found,
         result: &mut RoundResult,
@@ -120,7 +119,11 @@ impl Job<'_, '_> {
             return adopted;
         }
         let me = self.engine.members.me();
-        for (node, _) in encoding.contents.values().flatten() {
+        let encoding = self.redundancy.store.encoding(Covered::Inputs);
+        let contents = encoding
+            .iter()
+            .flat_map(|encoding| encoding.contents.values());
+        for (node, _) in contents.flatten() {
             let last = held_with.executor(*node);
             let last = last.filter(|rank| !self.engine.members.is_faulty(*rank));
             let Some(last) = last.filter(|_| !found.places.contains_key(node)) else {

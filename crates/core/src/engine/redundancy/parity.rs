@@ -98,14 +98,13 @@ impl Job<'_, '_> {
             return Ok(result.interrupted());
         };
         let (mut found, mut adopted) = (Found::default(), Contents::new());
-        let encoding = self.redundancy.store.encoding(Covered::Inputs).cloned();
-        let has_inputs = encoding.is_some();
-        if let Some(encoding) = encoding {
+        let has_inputs = self.redundancy.store.encoding(Covered::Inputs).is_some();
+        if has_inputs {
             let Some(inputs) = self.find_inputs(&inventory, &mut result)? else {
                 return Ok(result.interrupted());
             };
             found = inputs;
-            adopted = self.adopt_inputs(&encoding, held_with, &mut found, &mut result);
+            adopted = self.adopt_inputs(held_with, &mut found, &mut result);
             found.here.extend(adopted.iter().cloned());
         }
         result = if self.recomputes() {
@@ -136,13 +135,14 @@ impl Job<'_, '_> {
                 encoding.shares = before.shares.clone();
             }
             let me = self.engine.members.me();
-            if covered == Covered::Inputs && !encoding.ranks().any(|rank| rank == me) {
-                // Another rank answers for the inputs of a rank that is not trusted.
-                self.redundancy.raw.clear();
-            }
             if covered == Covered::Inputs {
-                for (node, block) in encoding.mine.clone() {
-                    self.redundancy.raw.entry(node).or_insert(block);
+                let raw = &mut self.redundancy.raw;
+                if !encoding.ranks().any(|rank| rank == me) {
+                    // Another rank answers for the inputs of a rank that is not trusted.
+                    raw.clear();
+                }
+                for (node, block) in &encoding.mine {
+                    raw.entry(*node).or_insert_with(|| block.clone());
                 }
             }
             self.redundancy.store.set_encoding(covered, Some(encoding));
