@@ -194,18 +194,24 @@ pub(super) fn possible_inputs(
     possible
 }
 
-/// Whether more ranks failed than the store has copies for.
+/// Whether more ranks failed, and copies or shares were changed, than the store can do without. A change that is repeated
+/// may be made to all of them.
 fn may_lose(trial: &Trial, first: &SortOutcome) -> bool {
-    let copies = match trial.store {
+    let redundant = match trial.store {
         StoreKind::Memory(copies) | StoreKind::Versions(copies) => copies,
         StoreKind::Parity(shape) => shape.shares,
         _ => 0,
     };
     let failed = first.failed.iter();
-    failed.filter(|rank| !first.absent.contains(rank)).count() > copies
+    let failed = failed.filter(|rank| !first.absent.contains(rank)).count();
+    let changes = trial.corruptions.iter();
+    let mut changes = changes.filter(|words| words.contains(".replica"));
+    let is_repeated = |words: &String| words.ends_with('*');
+    failed + changes.clone().count() > redundant || failed > 0 && changes.any(is_repeated)
 }
 
-/// Checks that all survivors agree on the updates, that an update without a failure is not refused, and that a new input counts once it has left its rank.
+/// Checks that all survivors agree on the updates, that an update without a failure is not refused, and that a new input
+/// counts once it has left its rank.
 pub(super) fn judge_updates(
     trial: &Trial,
     run: &TrialRun,
