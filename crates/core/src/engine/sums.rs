@@ -2,7 +2,8 @@
 //!
 //! Every rank lists all sums in the same order. A sum is made piece by piece, of a size that the cache holds, so that a
 //! rank needs memory for the sum and for one piece of each summand. All lengths are known to both sides, so that no
-//! headers are sent.
+//! headers are sent. Each rank sends to the ranks after it first, so that no rank receives from all others at once while
+//! the others wait.
 
 use super::Engine;
 use crate::members::Rank;
@@ -53,10 +54,15 @@ impl Engine<'_> {
                 None
             }));
         }
+        let mut order: Vec<usize> = (0..sums.len()).collect();
+        // Ascending from the rank after this one, with its own sums last. Stable: the sums of one rank are sent in the
+        // order in which it receives them.
+        order.sort_by_key(|index| sums[*index].to.0.wrapping_sub(me.0 + 1));
         let longest = sums.iter().map(|sum| sum.bytes).max().unwrap_or(0);
         for start in (0..longest).step_by(size) {
             let mut tickets = Vec::new();
-            for (index, sum) in sums.iter().enumerate() {
+            for index in &order {
+                let (index, sum) = (*index, &sums[*index]);
                 for term in &sum.terms {
                     let end = term.bytes.min(start + size);
                     if end <= start {
