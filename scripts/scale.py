@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""Simulates sorts of 16 to 16,384 ranks by a model of a network, and prints the tables of docs/scale.md.
+"""Simulates sorts by a model of a network: of 16 to 16,384 ranks for the tables of docs/scale.md, or with other stores.
 
 Runs `ftsort-sim scale` for each number of ranks, number of levels and size of an input. The figures go to a CSV file
 (default: docs/data/scale.csv). Runs that are in the file already are left out, so that the program can be stopped and
 continued; --tables prints the tables of the file alone. One level of P ranks takes P^2 messages, so that more than
---most-in-one-level ranks get only the time by the formula. 16,384 ranks take 9 GB of memory.
+--most-in-one-level ranks get only the time by the formula. 16,384 ranks take 5 GB of memory.
+
+With --stores it compares replicas and parity on 4 and 8 ranks and prints the table of docs/performance.md: the time of
+a sort relative to one without a store, and the time that the failure of a rank at a random step adds. The medians are
+over the seeds from 1 to --seeds. The figures go to scale_stores.csv in the target folder unless --csv is there.
 """
 
 import argparse
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 
@@ -25,6 +30,9 @@ SIZES = [2**10, 2**14, 2**17, 2**20]
 # The size for which failures are simulated, too.
 SIZE_WITH_FAILURES = 2**17
 SORTS = {"samplesort": 1, "samplesort_2": 2, "samplesort_3": 3}
+STORES = ["none", "memory:1", "parity:1:8", "memory:2", "parity:2:8"]
+# The size of the sorts that compare stores: 8 MiB of each rank.
+STORES_SIZE = 2**20
 
 
 def command_of(options, sort, ranks, size):
@@ -113,11 +121,38 @@ def failure_table(rows):
     return tables.markdown(header, lines, ["--:"] * len(header))
 
 
-def note_command(path):
+def simulate_stores(options):
+    """Simulates sorts with each store, and with a failure where a store survives it. Replaces the file."""
+    options.csv.unlink(missing_ok=True)
+    for ranks in (4, 8):
+        for store in STORES:
+            for seed in range(1, options.seeds + 1):
+                more = ["--store", store, "--seed", seed, "--csv", options.csv, "--failures", int(store != "none")]
+                run([*command_of(options, "samplesort", ranks, STORES_SIZE), *more])
+
+
+def store_table(rows):
+    """The times of sorts relative to those without a store, and the time that a failure adds."""
+    def median(ranks, store, failures):
+        found = tables.chosen(rows, ranks=ranks, store=store, failures=failures)
+        return statistics.median(row["simulated_seconds"] for row in found)
+
+    lines = []
+    for store in STORES:
+        plain = [median(ranks, store, 0) for ranks in (4, 8)]
+        ratios = [f"{time / median(ranks, 'none', 0):.2f}" for ranks, time in zip((4, 8), plain)]
+        struck = [median(ranks, store, 1) for ranks in (4, 8) if store != "none"]
+        added = [milliseconds(more - time) for more, time in zip(struck, plain)]
+        lines.append([store, ", ".join(map(milliseconds, plain)), ", ".join(ratios), ", ".join(added)])
+    header = ["store; 4, 8 ranks", "time (ms)", "relative to no store", "a failure adds (ms)"]
+    return tables.markdown(header, lines, ["---", "--:", "--:", "--:"])
+
+
+def note_command(path, arguments):
     """Puts the command that made the file into its first line."""
     text = path.read_text(encoding="utf-8")
     if not text.startswith("#"):
-        path.write_text(f"# Made by: scripts/scale.py, tables of docs/scale.md\n{text}", encoding="utf-8")
+        path.write_text(f"# Made by: scripts/scale.py{arguments}\n{text}", encoding="utf-8")
 
 
 def main():
@@ -129,12 +164,21 @@ def main():
     parser.add_argument("--formula-ranks", type=int, nargs="*", default=[2**17, 2**20],
                         help="numbers of ranks for the formula alone (default: %(default)s)")
     parser.add_argument("--network", type=pathlib.Path, default=NETWORK, help="file with the parameters of the network")
-    parser.add_argument("--csv", type=pathlib.Path, default=DATA, help="file with the figures")
+    parser.add_argument("--csv", type=pathlib.Path, help="file with the figures")
     parser.add_argument("--tables", action="store_true", help="print the tables without simulating")
+    parser.add_argument("--stores", action="store_true", help="compare replicas and parity")
+    parser.add_argument("--seeds", type=int, default=41, help="seeds for --stores (default: %(default)s)")
     options = parser.parse_args()
+    options.csv = options.csv or (launch.target_dir() / "scale_stores.csv" if options.stores else DATA)
+    if options.stores:
+        if not options.tables:
+            simulate_stores(options)
+        note_command(options.csv, f" --stores --network {options.network.name}")
+        print(store_table(tables.read_numbers(options.csv)))
+        return
     if not options.tables:
         simulate(options)
-    note_command(options.csv)
+    note_command(options.csv, ", tables of docs/scale.md")
     rows = tables.read_numbers(options.csv)
     print(time_table(options, rows), traffic_table(rows), failure_table(rows), sep="\n\n")
 

@@ -72,8 +72,8 @@ impl StoreKind {
         })
     }
 
-    /// The number of replicas of states in the memory of other ranks. None: there are files instead.
-    fn replicas(self) -> Option<usize> {
+    /// The number of replicas or shares of states in the memory of other ranks. None: there are files instead.
+    pub(crate) fn replicas(self) -> Option<usize> {
         match self {
             StoreKind::None | StoreKind::Reload => Some(0),
             StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => Some(replicas),

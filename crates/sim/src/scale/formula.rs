@@ -21,8 +21,9 @@ pub fn predicted_seconds(setting: &ScaleSetting, model: &NetworkModel) -> f64 {
         overhead: model.overhead,
         byte: model.gap_per_byte,
     };
-    let copies = setting.copies.min(setting.ranks - 1) as f64;
-    let protect = copies * model.message(input_bytes);
+    // The shares of an input are made from as many bytes of it as copies have.
+    let copies = setting.store.replicas().unwrap_or(0);
+    let protect = copies.min(setting.ranks - 1) as f64 * model.message(input_bytes);
     // A merge of the pieces of all inputs, of which a simulated block has no more than it has records.
     let runs = setting.ranks.min(setting.records).max(2);
     let levels = f64::from(runs.next_power_of_two().trailing_zeros());

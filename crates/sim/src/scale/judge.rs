@@ -3,7 +3,7 @@
 use super::{RankEnd, ScaleSetting, inputs};
 use crate::transport::Failure;
 use ftsort_core::members::Rank;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, Status};
 use ftsort_kernels::random::SplitMix;
 
 /// A block of the result: its place, its first and last keys, and the sum of the hashes of its records.
@@ -56,13 +56,18 @@ pub fn records_of(blocks: &[BlockSummary]) -> u64 {
 const MOST_FAILURES: usize = 12;
 
 /// Returns a description of the error in a result. None: it is right. The input of a rank that failed may be missing
-/// as a whole, and the blocks of a rank that failed after the end of the sort are not judged.
+/// as a whole. The blocks of a rank that failed after the last commit are missing; then the others are compared with each
+/// other alone.
 pub fn judge(
     setting: &ScaleSetting,
     ends: &[Option<RankEnd>],
     failures: &[Failure],
 ) -> Option<String> {
     let failed: Vec<Rank> = failures.iter().map(|failure| failure.rank).collect();
+    if !failed.is_empty() && ends.iter().flatten().all(reports_loss) {
+        // A failure before all inputs were protected.
+        return None;
+    }
     let mut blocks = Vec::new();
     for (rank, end) in Rank::all(setting.ranks).zip(ends) {
         match end.as_ref().map(|end| &end.result) {
@@ -96,10 +101,21 @@ pub fn judge(
         }
         end = block.offset + block.records;
     }
+    let survivor = ends.iter().flatten().next();
+    let is_executed = |rank: &Rank| survivor.is_some_and(|end| end.failed_at_commit.contains(rank));
+    if !failed.iter().all(is_executed) {
+        return None;
+    }
     match judge_records(setting, &blocks, &failed) {
         Ok(wrong) => wrong,
         Err(error) => Some(error.to_string()),
     }
+}
+
+/// Whether a rank reports that data are lost.
+pub fn reports_loss(end: &RankEnd) -> bool {
+    let error = end.result.as_ref().err();
+    error.is_some_and(|error| error.status == Status::DataLost)
 }
 
 /// Checks that the records are those of the inputs, without those of some failed ranks.

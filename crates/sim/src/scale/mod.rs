@@ -40,8 +40,8 @@ pub struct ScaleSetting {
     pub method: Method,
     /// Decides the inputs, the failing ranks and every interleaving.
     pub seed: u64,
-    /// The number of copies of each input.
-    pub copies: usize,
+    /// The redundancy of the inputs.
+    pub store: StoreKind,
     /// The network clock.
     pub network: Option<NetworkModel>,
 }
@@ -52,6 +52,8 @@ struct RankEnd {
     traffic: Traffic,
     time: f64,
     steps: u32,
+    /// The failed ranks whose nodes others executed in the last round.
+    failed_at_commit: Vec<Rank>,
 }
 
 /// The mean and the maximum over the surviving ranks.
@@ -94,6 +96,8 @@ pub struct ScaleReport {
     pub seconds: f64,
     /// The error in the result. None: it is right.
     pub wrong: Option<String>,
+    /// Whether the ranks report that data are lost, because a rank failed before its input was protected.
+    pub lost: bool,
     /// The number of steps of each rank; 0: it did not survive.
     steps: Vec<u32>,
 }
@@ -108,11 +112,7 @@ pub fn run_scale(setting: &ScaleSetting, failures: &[Failure]) -> ScaleReport {
         network: setting.network,
         ..SimConfig::default()
     };
-    let store = match setting.copies {
-        0 => StoreKind::None,
-        copies => StoreKind::Memory(copies),
-    };
-    let harness = Harness::new(setting.ranks, config, store);
+    let harness = Harness::new(setting.ranks, config, setting.store);
     let of_ranks = setting.clone();
     let run = caught(|| Ok(harness.run(move |rank| run_rank(&of_ranks, rank))));
     let (ends, hung, misuse) = match run {
@@ -166,6 +166,7 @@ fn report(ends: &[Option<RankEnd>], failures: &[Failure], wrong: Option<String>)
             .iter()
             .map(|end| end.as_ref().map_or(0, |end| end.steps))
             .collect(),
+        lost: wrong.is_none() && living().any(judge::reports_loss),
         wrong,
     }
 }
@@ -187,6 +188,7 @@ fn run_rank(setting: &ScaleSetting, rank: &mut SimRank<'_>) -> RankEnd {
         traffic: handle.traffic(),
         time: handle.time(),
         steps: handle.own_steps(),
+        failed_at_commit: report.failed_at_commit.unwrap_or_default(),
     }
 }
 

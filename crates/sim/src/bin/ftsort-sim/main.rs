@@ -142,7 +142,7 @@ fn read_ranks(text: &str) -> Result<RangeInclusive<usize>, String> {
 fn read_store(text: &str) -> Result<StoreKind, String> {
     StoreKind::parse(text).ok_or_else(|| {
         format!(
-            "{text:?} is not a store; use none, memory:REPLICAS, versions:REPLICAS, directory or reload"
+            "{text:?} is not a store; use none, memory:REPLICAS, versions:REPLICAS, parity:SHARES:RANKS, directory or reload"
         )
     })
 }

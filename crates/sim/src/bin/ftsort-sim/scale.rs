@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 use ftsort_core::sort::Method;
+use ftsort_sim::StoreKind;
 use ftsort_sim::scale::{
     Distribution, ScaleReport, ScaleSetting, draw_failures, predicted_seconds, run_scale,
 };
@@ -32,9 +33,9 @@ pub struct ScaleOptions {
     /// Seed of the inputs, the failures and the interleaving
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Copies of each input in the memory of other ranks
-    #[arg(long, default_value_t = 1)]
-    copies: usize,
+    /// Store: none, memory:REPLICAS or parity:SHARES:RANKS
+    #[arg(long, default_value = "memory:1", value_parser = super::read_store)]
+    store: StoreKind,
     /// Number of failures at random steps. The sort runs without failures first
     #[arg(long, default_value_t = 0)]
     failures: usize,
@@ -68,11 +69,12 @@ fn read_distribution(text: &str) -> Result<Distribution, String> {
 const MOST_SIMULATED: u32 = 1 << 16;
 
 /// The names of the columns of the CSV file.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "ranks",
     "records",
     "record_bytes",
     "algorithm",
+    "store",
     "scale",
     "failures",
     "failed",
@@ -106,7 +108,7 @@ pub fn scale(options: &ScaleOptions) -> Result<bool, String> {
         distribution: options.distribution,
         method: options.algorithm,
         seed: options.seed,
-        copies: options.copies,
+        store: options.store,
         network,
     };
     if let Some(network) = network.filter(|_| options.predict) {
@@ -133,14 +135,26 @@ pub fn scale(options: &ScaleOptions) -> Result<bool, String> {
     if options.failures > 0 && is_right {
         let failures = draw_failures(&setting, &first, options.failures);
         let (report, seconds) = timed(&failures);
-        write_row(options, &setting, &report, seconds)?;
         is_right = report.wrong.is_none();
+        if report.lost {
+            return Ok(true);
+        }
+        write_row(options, &setting, &report, seconds)?;
         if setting.network.is_some() {
             let more = report.seconds - first.seconds;
             println!("  the failures take {:.3} ms more", more * 1e3);
         }
     }
     Ok(is_right)
+}
+
+/// Says whether the result of a sort is right.
+fn outcome_of(report: &ScaleReport) -> &str {
+    match &report.wrong {
+        Some(wrong) => wrong,
+        None if report.lost => "data are lost: a rank failed before its input was protected",
+        None => "the result is right",
+    }
 }
 
 fn read_network(path: &Path) -> Result<NetworkModel, String> {
@@ -171,7 +185,7 @@ fn print(setting: &ScaleSetting, report: &ScaleReport, seconds: f64) {
         report.control.most,
         report.control_step,
         report.largest_share,
-        report.wrong.as_deref().unwrap_or("the result is right"),
+        outcome_of(report),
     );
     if let Some(network) = setting.network {
         println!(
@@ -206,6 +220,7 @@ fn write_row(
         options.records.to_string(),
         options.record_bytes.to_string(),
         ftsort_sim::trial::method_name(options.algorithm).to_string(),
+        options.store.to_string(),
         options.scale.to_string(),
         report.failures.len().to_string(),
         report.failed.to_string(),
