@@ -165,8 +165,8 @@ def model_ms(count, ranks, processors=2):
     from math import log2
 
     active = min(ranks, processors)
-    return (0.089e-6 * count * log2(count / ranks) / active + 2.1e-6 * count * log2(ranks) / active
-            + 27e-3 * ranks**2 / active + 0.2)
+    return (0.216e-6 * count * log2(count / ranks) / active + 3.69e-6 * count * log2(ranks) / active
+            + 28e-3 * ranks**2 / active)
 
 
 def scaling():
@@ -180,7 +180,7 @@ def scaling():
                   label=f"2^{size} records")
         left.plot(ranks, [model_ms(2**size, count) for count in ranks], ":", color=colour, linewidth=1.2)
     left.plot([], [], ":", color=GREY, label="model")
-    left.set(title="32-bit integers on 2 processors", ylabel="time of the sort (milliseconds)", ylim=(1.2, 2500))
+    left.set(title="32-bit integers on 2 processors", ylabel="time of the sort (milliseconds)", ylim=(1.2, 5000))
     left.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize=9)
     rows = tables.read_numbers(DATA / "small.csv")
     for name, text in (("memory_us", "sort, store: memory"), ("none_us", "sort, store: none"),
