@@ -64,8 +64,7 @@ pub fn judge(
     failures: &[Failure],
 ) -> Option<String> {
     let failed: Vec<Rank> = failures.iter().map(|failure| failure.rank).collect();
-    if !failed.is_empty() && ends.iter().flatten().all(reports_loss) {
-        // A failure before all inputs were protected.
+    if !failed.is_empty() && ends.iter().flatten().all(reports_early_loss) {
         return None;
     }
     let mut blocks = Vec::new();
@@ -102,8 +101,11 @@ pub fn judge(
         end = block.offset + block.records;
     }
     let survivor = ends.iter().flatten().next();
-    let is_executed = |rank: &Rank| survivor.is_some_and(|end| end.failed_at_commit.contains(rank));
-    if !failed.iter().all(is_executed) {
+    let known = survivor.and_then(|end| end.failed_at_commit.as_ref());
+    if !failed
+        .iter()
+        .all(|rank| known.is_some_and(|known| known.contains(rank)))
+    {
         return None;
     }
     match judge_records(setting, &blocks, &failed) {
@@ -112,10 +114,10 @@ pub fn judge(
     }
 }
 
-/// Whether a rank reports that data are lost.
-pub fn reports_loss(end: &RankEnd) -> bool {
+/// Whether a rank reports that data were lost before the first commit, so that they may have had no copy yet.
+pub fn reports_early_loss(end: &RankEnd) -> bool {
     let error = end.result.as_ref().err();
-    error.is_some_and(|error| error.status == Status::DataLost)
+    error.is_some_and(|error| error.status == Status::DataLost) && end.failed_at_commit.is_none()
 }
 
 /// Checks that the records are those of the inputs, without those of some failed ranks.

@@ -52,8 +52,8 @@ struct RankEnd {
     traffic: Traffic,
     time: f64,
     steps: u32,
-    /// The failed ranks whose nodes others executed in the last round.
-    failed_at_commit: Vec<Rank>,
+    /// The failed ranks that were known at the last commit. None: nothing was committed.
+    failed_at_commit: Option<Vec<Rank>>,
 }
 
 /// The mean and the maximum over the surviving ranks.
@@ -166,7 +166,7 @@ fn report(ends: &[Option<RankEnd>], failures: &[Failure], wrong: Option<String>)
             .iter()
             .map(|end| end.as_ref().map_or(0, |end| end.steps))
             .collect(),
-        lost: wrong.is_none() && living().any(judge::reports_loss),
+        lost: wrong.is_none() && living().any(judge::reports_early_loss),
         wrong,
     }
 }
@@ -188,7 +188,7 @@ fn run_rank(setting: &ScaleSetting, rank: &mut SimRank<'_>) -> RankEnd {
         traffic: handle.traffic(),
         time: handle.time(),
         steps: handle.own_steps(),
-        failed_at_commit: report.failed_at_commit.unwrap_or_default(),
+        failed_at_commit: report.failed_at_commit,
     }
 }
 

@@ -132,7 +132,7 @@ fn records_of_wrong_ranks_and_wrong_orders_are_found() {
             traffic: Traffic::default(),
             time: 0.0,
             steps: 1,
-            failed_at_commit: Vec::new(),
+            failed_at_commit: None,
         })
     };
     // Two sorted inputs overlap.
