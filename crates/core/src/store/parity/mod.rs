@@ -107,14 +107,6 @@ impl Encoding {
         headers.map(|(_, header)| header.bytes()).sum()
     }
 
-    /// Returns the rank that contributed the block of a node.
-    pub fn contributor(&self, node: Node) -> Option<Rank> {
-        let has = |(_, blocks): &(&Rank, &Contents<Header>)| {
-            blocks.iter().any(|(other, _)| *other == node)
-        };
-        self.contents.iter().find(has).map(|(rank, _)| *rank)
-    }
-
     /// Returns the ranks with data that cannot be had any more, where only the data of the ranks in `available` are
     /// left, and no shares of the ranks in `shareless`.
     pub fn beyond_repair(&self, available: &RankSet, shareless: &RankSet) -> Vec<Rank> {
