@@ -72,6 +72,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         recoveries: 0,
         custom_loop: false,
         checks: draw.once_in(3),
+        reloads: false,
         lies: false,
         corruptions: Vec::new(),
         exclusions: Vec::new(),
@@ -140,6 +141,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         draw_speeds(&mut draw, &mut trial);
     }
     draw_redundancy(seed, &mut trial);
+    draw_reloads(seed, &mut trial);
     if trial.store == StoreKind::Directory {
         (trial.power, trial.sync) = (draw.once_in(2), draw.once_in(2));
     }
@@ -203,6 +205,23 @@ fn draw_redundancy(seed: u64, trial: &mut Trial) {
         trial.protects > 0 && fits && trial.algorithm != Method::Bitonic(Shape::Bitonic);
     if is_possible && draw.once_in(2) {
         trial.updates = 1 + draw.below(2) as usize;
+    }
+}
+
+/// Lets a callback load the inputs of some sorts again, beside their store. The draws of the other values do not depend on
+/// it.
+fn draw_reloads(seed: u64, trial: &mut Trial) {
+    let mut draw = SplitMix::new(!seed.rotate_left(48));
+    let is_sort = !trial.custom_loop && trial.tree.is_none();
+    let is_recomputable = !matches!(trial.algorithm, Method::Bitonic(_) | Method::SftBitonic);
+    let has_redundancy = match trial.store {
+        StoreKind::Memory(1..) => is_recomputable,
+        StoreKind::Parity(_) => true,
+        _ => false,
+    };
+    // A reload does not know at which update its rank failed.
+    if is_sort && has_redundancy && trial.updates == 0 {
+        trial.reloads = draw.once_in(4);
     }
 }
 

@@ -23,11 +23,11 @@ pub(super) fn judge_early_loss(
     job: usize,
     outcome: &SortOutcome,
 ) -> Option<String> {
-    if trial.store == StoreKind::Reload && trial.arrays > 0 {
+    if trial.can_reload() && trial.arrays > 0 {
         // The counts of a rank's arrays cannot be loaded again.
         return None;
     }
-    if trial.store == StoreKind::Reload {
+    if trial.can_reload() {
         return Some("data loss is reported, although inputs can be loaded again".into());
     }
     // Jobs in which the survivors knew all counts of arrays use a store.

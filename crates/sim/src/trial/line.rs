@@ -112,6 +112,7 @@ impl Trial {
             "dense" => self.dense = value == "1",
             "tagged" => self.tagged = value == "1",
             "checks" => self.checks = value == "1",
+            "reloads" => self.reloads = value == "1",
             "lies" => self.lies = value == "1",
             "corrupt" | "spoil" => {
                 self.corruptions = value.split(',').map(str::to_string).collect();
@@ -138,7 +139,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 43] = [
+const KEYWORDS: [&str; 44] = [
     "ranks",
     "seed",
     "records",
@@ -158,6 +159,7 @@ const KEYWORDS: [&str; 43] = [
     "dense",
     "tagged",
     "checks",
+    "reloads",
     "lies",
     "corrupt",
     "exclusions",
@@ -183,7 +185,7 @@ const KEYWORDS: [&str; 43] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 36;
+const CURRENT: usize = 37;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -220,6 +222,7 @@ impl fmt::Display for Trial {
         write_flag(out, "dense", self.dense)?;
         write_flag(out, "tagged", self.tagged)?;
         write_flag(out, "checks", self.checks)?;
+        write_flag(out, "reloads", self.reloads)?;
         write_flag(out, "lies", self.lies)?;
         write_list(out, "corrupt", &self.corruptions)?;
         write_list(out, "exclusions", &self.exclusions)?;

@@ -95,6 +95,8 @@ pub struct Trial {
     pub custom_loop: bool,
     /// Whether blocks are checked by digests.
     pub checks: bool,
+    /// Whether a callback loads inputs again, beside a store with redundancy.
+    pub reloads: bool,
     /// Whether the callback that loads inputs again returns wrong ones.
     pub lies: bool,
     /// The corruptions to inject, each in the words of a schedule.
@@ -141,6 +143,11 @@ impl Trial {
         (rank.index() % self.hosts.max(1)) as u64
     }
 
+    /// Whether inputs can be loaded again.
+    pub fn can_reload(&self) -> bool {
+        self.reloads || self.store == StoreKind::Reload
+    }
+
     /// Whether the ranks gather their inputs.
     pub fn may_gather(&self) -> bool {
         let has_copies = matches!(self.store, StoreKind::None | StoreKind::Memory(_));
@@ -151,6 +158,7 @@ impl Trial {
         let is_injected = !self.corruptions.is_empty();
         self.gathers
             && has_copies
+            && !self.reloads
             && is_plain_sort
             && self.protects == 0
             && self.arrays == 0
@@ -242,6 +250,7 @@ impl Default for Trial {
             gathers: false,
             custom_loop: false,
             checks: false,
+            reloads: false,
             lies: false,
             corruptions: Vec::new(),
             exclusions: Vec::new(),

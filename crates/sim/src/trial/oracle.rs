@@ -118,7 +118,7 @@ fn judge_job(
 /// changed before.
 fn may_reload_another_input(trial: &Trial) -> bool {
     let is_of_an_input = |words: &String| words.contains(".input");
-    trial.store == StoreKind::Reload && trial.corruptions.iter().any(is_of_an_input)
+    trial.can_reload() && trial.corruptions.iter().any(is_of_an_input)
 }
 
 /// Whether a rank failed before its input was known, so that a wrong one in place of it cannot be detected.
@@ -200,7 +200,7 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
             .corruptions
             .iter()
             .any(|words| words.contains("input"));
-    let has_replicas = matches!(trial.store, StoreKind::Memory(1..) | StoreKind::Reload);
+    let has_replicas = trial.can_reload() || matches!(trial.store, StoreKind::Memory(1..));
     let one_rank = trial.ranks - outcome.failed.len() == 1;
     let is_repairable =
         trial.failures.is_empty() && is_single && has_replicas && !of_an_input && !one_rank;
@@ -540,6 +540,12 @@ fn judge_data_loss(
     let Some(known) = &outcome.failed_at_commit else {
         return judge_early_loss(trial, run, job, outcome);
     };
+    // A result that is not made again from inputs is one of blocks.
+    let has_blocks = !is_recomputable || matches!(trial.store, StoreKind::Parity(_));
+    let is_of_result = trial.recoveries > 0 && has_blocks;
+    if trial.reloads && trial.arrays == 0 && !is_of_result {
+        return Some("data loss is reported, although inputs can be loaded again".into());
+    }
     let at_once = outcome.failed.len() - known.len();
     // States of a loop of the program's own are replicas.
     if let (StoreKind::Parity(shape), false) = (trial.store, trial.custom_loop) {

@@ -8,7 +8,7 @@ use super::many::sort_many;
 use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
 use super::update::{Updates, protect};
-use super::{StoreKind, TestRecord, Trial};
+use super::{TestRecord, Trial};
 use crate::directory::FileModel;
 use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
 use crate::job::{InputSource, JobContext, JobRun};
@@ -424,7 +424,7 @@ pub fn input_source<'r>(
     InputSource {
         read: input_of,
         own,
-        can_reload: trial.store == StoreKind::Reload,
+        can_reload: trial.can_reload(),
         lies: trial.lies,
     }
 }

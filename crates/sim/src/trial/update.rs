@@ -139,7 +139,7 @@ fn protection<'r>(
         source: InputSource {
             read: input_of,
             own: None,
-            can_reload: trial.store == StoreKind::Reload,
+            can_reload: trial.can_reload(),
             lies: trial.lies,
         },
         input: input.clone(),
@@ -170,7 +170,7 @@ pub(super) fn possible_inputs(
     let mut possible = vec![Vec::new()];
     for rank in present {
         let versions = match (updates, first.failed.contains(rank)) {
-            (Ok(updates), true) if trial.store != StoreKind::Reload => {
+            (Ok(updates), true) if !trial.can_reload() => {
                 let own = updates.version_of(*rank);
                 own..=own
             }
