@@ -307,6 +307,8 @@ mutants! {
     InputsOfFailedOwnersNotEncoded,
     /// Inputs that the shares do not have any more, although an executor has them, are not encoded.
     ExecutedInputsNotEncoded,
+    /// Copies of protected inputs are not renewed if a callback can load the inputs again.
+    InputsLeftToCallback,
     /// A rank counts on its shares although a failure interrupted their making.
     UnfinishedSharesUsed,
     /// The update of an input leaves out the inputs of ranks that had failed before.

@@ -213,12 +213,10 @@ fn draw_redundancy(seed: u64, trial: &mut Trial) {
 fn draw_reloads(seed: u64, trial: &mut Trial) {
     let mut draw = SplitMix::new(!seed.rotate_left(48));
     let is_sort = !trial.custom_loop && trial.tree.is_none();
-    let is_recomputable = !matches!(trial.algorithm, Method::Bitonic(_) | Method::SftBitonic);
-    let has_redundancy = match trial.store {
-        StoreKind::Memory(1..) => is_recomputable,
-        StoreKind::Parity(_) => true,
-        _ => false,
-    };
+    let has_redundancy = matches!(
+        trial.store,
+        StoreKind::Memory(1..) | StoreKind::Versions(1..) | StoreKind::Parity(_)
+    );
     // A reload does not know at which update its rank failed.
     if is_sort && has_redundancy && trial.updates == 0 {
         trial.reloads = draw.once_in(4);

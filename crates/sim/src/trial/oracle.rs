@@ -541,7 +541,8 @@ fn judge_data_loss(
         return judge_early_loss(trial, run, job, outcome);
     };
     // A result that is not made again from inputs is one of blocks.
-    let has_blocks = !is_recomputable || matches!(trial.store, StoreKind::Parity(_));
+    let has_blocks =
+        !is_recomputable || matches!(trial.store, StoreKind::Parity(_) | StoreKind::Versions(_));
     let is_of_result = trial.recoveries > 0 && has_blocks;
     if trial.reloads && trial.arrays == 0 && !is_of_result {
         return Some("data loss is reported, although inputs can be loaded again".into());

@@ -190,7 +190,8 @@ impl Job<'_, '_> {
         mut result: RoundResult,
     ) -> Result<RoundResult> {
         let is_agreed_loss = result.starts_over || !result.lost.is_empty();
-        if result.interrupted || is_agreed_loss || self.inputs.source.can_reload() {
+        let skips = self.inputs.source.can_reload() && mutant(Mutant::InputsLeftToCallback);
+        if result.interrupted || is_agreed_loss || skips {
             return Ok(result);
         }
         let Some(holdings) = self.share_held()? else {
@@ -198,6 +199,13 @@ impl Job<'_, '_> {
         };
         let mut plan = Plan::default();
         self.plan_inputs(&LostNodes::new(), &holdings, &mut plan);
+        for origin in &plan.reloads {
+            let input = self.inputs.reload(*origin);
+            if let Some(input) = result.check(input) {
+                let input = self.engine.sealed(input);
+                self.hold(*origin, Delivery::Got(input), &mut result);
+            }
+        }
         let transfers = self.transfers(&plan, &mut result);
         let error = &mut result.error;
         let Some(deliveries) = self.engine.transfer(transfers, 1, error)? else {
