@@ -141,8 +141,8 @@ def store_table(rows):
     for store in STORES:
         plain = [median(ranks, store, 0) for ranks in (4, 8)]
         ratios = [f"{time / median(ranks, 'none', 0):.2f}" for ranks, time in zip((4, 8), plain)]
-        struck = [median(ranks, store, 1) for ranks in (4, 8) if store != "none"]
-        added = [milliseconds(more - time) for more, time in zip(struck, plain)]
+        with_failure = [median(ranks, store, 1) for ranks in (4, 8) if store != "none"]
+        added = [milliseconds(more - time) for more, time in zip(with_failure, plain)]
         lines.append([store, ", ".join(map(milliseconds, plain)), ", ".join(ratios), ", ".join(added)])
     header = ["store; 4, 8 ranks", "time (ms)", "relative to no store", "a failure adds (ms)"]
     return tables.markdown(header, lines, ["---", "--:", "--:", "--:"])

@@ -61,8 +61,8 @@ impl Engine<'_> {
         let longest = sums.iter().map(|sum| sum.bytes).max().unwrap_or(0);
         for start in (0..longest).step_by(size) {
             let mut tickets = Vec::new();
-            for index in &order {
-                let (index, sum) = (*index, &sums[*index]);
+            for &index in &order {
+                let sum = &sums[index];
                 for term in &sum.terms {
                     let end = term.bytes.min(start + size);
                     if end <= start {
