@@ -167,6 +167,8 @@ mutants! {
     MovedInputNotHeld,
     /// Copies of protected inputs are sorted by the key of the present job.
     SortedInputCopied,
+    /// A recovery replaces a copy of a protected input by one that is sorted by the key of the present job.
+    SortedInputHeld,
     /// An executor continues from the first version that it finds.
     OldVersionTakenOver,
     /// A rank that has discarded its block counts as a holder of it after its node has moved.
@@ -307,8 +309,6 @@ mutants! {
     InputsOfFailedOwnersNotEncoded,
     /// Inputs that the shares do not have any more, although an executor has them, are not encoded.
     ExecutedInputsNotEncoded,
-    /// Copies of protected inputs are not renewed if a callback can load the inputs again.
-    InputsLeftToCallback,
     /// A rank counts on its shares although a failure interrupted their making.
     UnfinishedSharesUsed,
     /// The update of an input leaves out the inputs of ranks that had failed before.

@@ -190,8 +190,7 @@ impl Job<'_, '_> {
         mut result: RoundResult,
     ) -> Result<RoundResult> {
         let is_agreed_loss = result.starts_over || !result.lost.is_empty();
-        let skips = self.inputs.source.can_reload() && mutant(Mutant::InputsLeftToCallback);
-        if result.interrupted || is_agreed_loss || skips {
+        if result.interrupted || is_agreed_loss {
             return Ok(result);
         }
         let Some(holdings) = self.share_held()? else {

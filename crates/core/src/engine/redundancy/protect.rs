@@ -123,9 +123,12 @@ impl Job<'_, '_> {
         delivery: Delivery<Block>,
         result: &mut RoundResult,
     ) {
-        let arrived = matches!(delivery, Delivery::Got(_));
-        self.keep_delivery(VersionId::INPUT, origin.home(), delivery, result);
-        if arrived && !mutant(Mutant::ReplicasNotReported) {
+        let Some(input) = self.versions().arrived(delivery, result) else {
+            return;
+        };
+        let held = self.redundancy.store.hold(origin.home(), &input);
+        result.check(held);
+        if !mutant(Mutant::ReplicasNotReported) {
             self.redundancy.held.insert(origin);
         }
     }

@@ -192,18 +192,6 @@ impl<'e> Job<'_, 'e> {
         Ok(result)
     }
 
-    /// Puts a copy that has arrived into this rank's store.
-    pub(in crate::engine) fn keep_delivery(
-        &mut self,
-        version_id: VersionId,
-        node: Node,
-        delivery: Delivery<Block>,
-        result: &mut RoundResult,
-    ) {
-        self.versions()
-            .keep_delivery(version_id, node, delivery, result);
-    }
-
     pub(super) fn versions(&mut self) -> Versions<'_, 'e> {
         Versions {
             engine: self.engine,
@@ -317,32 +305,32 @@ impl Versions<'_, '_> {
             return Ok(result.interrupted());
         };
         for (node, delivery) in nodes.into_iter().zip(deliveries) {
-            self.keep_delivery(version_id, node, delivery, &mut result);
-        }
-        Ok(result)
-    }
-
-    /// Puts a copy that has arrived into this rank's store.
-    pub fn keep_delivery(
-        &mut self,
-        version_id: VersionId,
-        node: Node,
-        delivery: Delivery<Block>,
-        result: &mut RoundResult,
-    ) {
-        match delivery {
-            Delivery::Got(block) => {
-                let block = self.engine.corrupt(Target::Replica, block);
-                self.engine.stats.bytes_stored += block.bytes() as u64;
+            if let Some(block) = self.arrived(delivery, &mut result) {
                 let put = match version_id {
                     VersionId::INPUT => self.store.hold(node, &block),
                     later => self.store.put(later, node, &block),
                 };
                 result.check(put);
             }
+        }
+        Ok(result)
+    }
+
+    /// Returns a copy for this rank's store, if it has arrived.
+    pub fn arrived(
+        &mut self,
+        delivery: Delivery<Block>,
+        result: &mut RoundResult,
+    ) -> Option<Block> {
+        match delivery {
+            Delivery::Got(block) => {
+                self.engine.stats.bytes_stored += block.bytes() as u64;
+                return Some(self.engine.corrupt(Target::Replica, block));
+            }
             Delivery::Nothing => result.complete = false,
             Delivery::NotMine => {}
         }
+        None
     }
 
     /// Brings the committed version of every node from the store to its present executor. `lost` gets the
@@ -447,7 +435,16 @@ impl Versions<'_, '_> {
             return Ok(result.interrupted());
         };
         for ((node, ..), delivery) in moves.into_iter().zip(deliveries) {
-            self.keep_delivery(self.version_id, node, delivery, &mut result);
+            if let Some(block) = self.arrived(delivery, &mut result) {
+                // An input that outlives the job is not replaced: this one may be sorted already, by the key of the job.
+                let put = match self.version_id {
+                    VersionId::INPUT if mutant(Mutant::SortedInputHeld) => {
+                        self.store.hold(node, &block)
+                    }
+                    version_id => self.store.put(version_id, node, &block),
+                };
+                result.check(put);
+            }
         }
         self.take_over(&mut result);
         Ok(result)
