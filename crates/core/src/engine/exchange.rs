@@ -3,6 +3,9 @@
 //! Every rank lists the control messages or transfers that concern it, in an order on which any two ranks
 //! agree (ascending node), so that messages match without names. A rank with an error still sends its
 //! messages, empty, so that no rank waits for it in vain.
+//!
+//! Each rank sends to the ranks after it first, so that no rank receives from all others at once while the others wait.
+//! Sends come before receives, because data are safe when they have left a rank.
 
 use std::ops::Range;
 
@@ -101,11 +104,13 @@ impl Engine<'_> {
     fn deliver_now(&mut self, messages: Vec<ControlMessage>, limit: usize) -> Result<Delivered> {
         let me = self.members.me();
         let short = self.short_payload();
+        let order = self.sending_order(messages.iter().map(|message| (message.from, message.to)));
+        for index in &order {
+            let message = &messages[*index];
+            self.send_control(message.to, framed(message.payload.as_deref(), short)?)?;
+        }
         let mut tickets: Vec<Option<Ticket>> = Vec::with_capacity(messages.len());
         for message in &messages {
-            if message.from == me && message.to != me {
-                self.send_control(message.to, framed(message.payload.as_deref(), short)?)?;
-            }
             let incoming = message.to == me && message.from != me;
             tickets.push(if incoming {
                 let capacity = 1 + limit.min(short);
@@ -117,10 +122,17 @@ impl Engine<'_> {
         if self.transport.settle()? == Flow::Interrupted {
             return Ok(Err(tickets));
         }
+        for message in order.into_iter().map(|index| &messages[index]) {
+            if let Some(payload) =
+                (message.payload.as_ref()).filter(|payload| payload.len() > short)
+            {
+                self.send_control(message.to, payload.clone())?;
+            }
+        }
         let mut deliveries = Vec::with_capacity(messages.len());
         let mut awaited = Vec::new();
-        for (index, (message, ticket)) in messages.into_iter().zip(tickets).enumerate() {
-            deliveries.push(match (ticket, message.payload) {
+        for (index, (message, ticket)) in messages.iter().zip(tickets).enumerate() {
+            deliveries.push(match (ticket, &message.payload) {
                 (Some(ticket), _) => {
                     let frame = self.transport.take(ticket);
                     if let Some(bytes) = length_of_next(&frame) {
@@ -131,13 +143,9 @@ impl Engine<'_> {
                     }
                     opened(frame)
                 }
-                (None, Some(payload)) if message.to == me => Delivery::Got(payload),
-                (None, Some(payload)) if message.from == me && payload.len() > short => {
-                    self.send_control(message.to, payload)?;
-                    Delivery::NotMine
-                }
                 _ if message.to != me => Delivery::NotMine,
-                _ => Delivery::Nothing,
+                (None, Some(payload)) => Delivery::Got(payload.clone()),
+                (None, None) => Delivery::Nothing,
             });
         }
         if self.transport.settle()? == Flow::Interrupted {
@@ -147,6 +155,19 @@ impl Engine<'_> {
             deliveries[index] = Delivery::Got(self.transport.take(ticket));
         }
         Ok(Ok(deliveries))
+    }
+
+    /// Returns the indices of the messages that this rank sends to others, in the order of sending, given sender and
+    /// receiver of each message. The messages to one rank keep their order.
+    fn sending_order(&self, ends: impl Iterator<Item = (Rank, Rank)>) -> Vec<usize> {
+        let me = self.members.me();
+        let mut order: Vec<(u32, usize)> = ends
+            .enumerate()
+            .filter(|(_, (from, to))| *from == me && *to != me)
+            .map(|(index, (_, to))| (me.turn_of(to), index))
+            .collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, index)| index).collect()
     }
 
     fn send_control(&mut self, to: Rank, message: Slice) -> Result<()> {
@@ -225,11 +246,14 @@ impl Engine<'_> {
                 return Ok(None);
             }
         };
+        let ends = transfers
+            .iter()
+            .map(|transfer| (transfer.from, transfer.to));
+        for index in self.sending_order(ends) {
+            self.send_runs(&transfers[index], enclosed)?;
+        }
         let mut awaited = Vec::with_capacity(transfers.len());
         for (transfer, header_bytes) in transfers.iter().zip(headers) {
-            if transfer.from == me && transfer.to != me {
-                self.send_runs(transfer, enclosed)?;
-            }
             awaited.push(match header_bytes {
                 Delivery::Got(header_bytes) if transfer.from != me => {
                     Some(self.await_runs(transfer.from, &header_bytes, enclosed, error)?)

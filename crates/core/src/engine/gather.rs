@@ -119,11 +119,12 @@ impl Engine<'_> {
         // The limit does not apply: a rank that refuses a message would leave the others waiting.
         let message = memory::without_limit(|| message(own, fingerprint))?;
         let me = self.members.me();
-        let others: Vec<Rank> = self
+        let mut others: Vec<Rank> = self
             .members
             .survivors()
             .filter(|rank| *rank != me)
             .collect();
+        others.sort_unstable_by_key(|rank| me.turn_of(*rank));
         let mut tickets = Vec::with_capacity(others.len());
         for rank in &others {
             let receive = || self.transport.receive(*rank, limit + TRAILER);

@@ -55,9 +55,8 @@ impl Engine<'_> {
             }));
         }
         let mut order: Vec<usize> = (0..sums.len()).collect();
-        // Ascending from the rank after this one, with its own sums last. Stable: the sums of one rank are sent in the
-        // order in which it receives them.
-        order.sort_by_key(|index| sums[*index].to.0.wrapping_sub(me.0 + 1));
+        // Stable: the sums of one rank are sent in the order in which it receives them.
+        order.sort_by_key(|index| me.turn_of(sums[*index].to));
         let longest = sums.iter().map(|sum| sum.bytes).max().unwrap_or(0);
         for start in (0..longest).step_by(size) {
             let mut tickets = Vec::new();

@@ -30,6 +30,12 @@ impl Rank {
     pub fn home(self) -> Node {
         Node(self.0)
     }
+
+    /// Returns a number by which this rank orders the ranks that it sends to in one step: ascending from the rank after
+    /// it, itself last. If all ranks do, none receives from all others at once while the others wait.
+    pub fn turn_of(self, receiver: Rank) -> u32 {
+        receiver.0.wrapping_sub(self.0).wrapping_sub(1)
+    }
 }
 
 impl fmt::Display for Rank {
