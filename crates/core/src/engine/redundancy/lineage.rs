@@ -256,10 +256,16 @@ impl Job<'_, '_> {
         }
         let algorithm = self.algorithm;
         let outlives_job = self.redundancy.outlives_job && self.copies() > 0;
+        let has_parity = self.parity().is_some();
+        // Shares are made of inputs as their owners passed them.
+        let mut raw = BTreeMap::new();
         let mut inputs = origins.iter().map(|origin| {
             let input = self.engine.sealed(self.inputs.reload(*origin)?);
             if outlives_job {
                 self.redundancy.store.hold(origin.home(), &input)?;
+            }
+            if has_parity {
+                raw.insert(*origin, input.clone());
             }
             Ok(input)
         });
@@ -268,9 +274,13 @@ impl Job<'_, '_> {
         for (origin, input) in origins.into_iter().zip(prepared) {
             let kept = input.and_then(|input| {
                 self.verify_own(&input)?;
-                if self.parity().is_some() {
-                    self.redundancy.raw.insert(origin.home(), input.clone());
-                }
+                let raw = match mutant(Mutant::PreparedInputEncoded) {
+                    true => has_parity.then(|| input.clone()),
+                    false => raw.remove(&origin),
+                };
+                self.redundancy
+                    .raw
+                    .extend(raw.map(|raw| (origin.home(), raw)));
                 self.redundancy
                     .store
                     .put(VersionId::INPUT, origin.home(), &input)
