@@ -12,6 +12,7 @@ mod explore;
 mod line;
 mod many;
 mod oracle;
+mod parity_loss;
 mod run;
 mod scripted_policy;
 mod shrink;

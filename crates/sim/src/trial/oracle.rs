@@ -2,6 +2,7 @@
 
 use super::early_loss::judge_early_loss;
 use super::many::expected;
+use super::parity_loss::judge_loss_of_parity;
 use super::spare_checks::{judge_loads, members_after};
 use super::unreported;
 use super::update::{judge_updates, possible_inputs};
@@ -13,7 +14,6 @@ use super::{
 use crate::transport::{Failure, FailureMode};
 use ftsort_core::members::{FULL_WEIGHT, Members, Rank, RankSet};
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
-use ftsort_core::store::parity::{ParityShape, grouping};
 use ftsort_kernels::error::{Error, Status};
 
 /// Returns a description of the error in the result of a trial. None: the result is correct.
@@ -322,12 +322,8 @@ fn judge_rank(
     if nodes != members.nodes_of(rank) {
         return Some(format!("rank {rank} has the blocks of nodes {nodes:?}"));
     }
-    let wrong = |block: &&ResultBlock| !is_correct(trial, block, expected);
-    let block = result.blocks.iter().find(wrong)?;
-    Some(format!(
-        "the block of node {} has wrong records: {block:?}",
-        block.node
-    ))
+    let mut blocks = result.blocks.iter();
+    blocks.find_map(|block| wrong_record(trial, block, expected))
 }
 
 /// Checks that each rank's share is in proportion to its weight. This holds if all speeds were known from the start,
@@ -474,26 +470,26 @@ fn may_refuse(trial: &Trial, outcome: &SortOutcome) -> bool {
 /// The number of failures of which all subsets are tried.
 const MAX_LATE: usize = 8;
 
-fn is_correct(trial: &Trial, block: &ResultBlock, expected: &[TestRecord]) -> bool {
-    let start = block.offset as usize;
-    let Some(expected) = expected.get(start..start + block.records.len()) else {
-        return false;
+/// Returns a text about the first wrong record of a block.
+fn wrong_record(trial: &Trial, block: &ResultBlock, expected: &[TestRecord]) -> Option<String> {
+    let ResultBlock { node, records, .. } = block;
+    let (start, all) = (block.offset as usize, expected.len());
+    let end = start + records.len();
+    let Some(expected) = expected.get(start..end) else {
+        return Some(format!("node {node} has records {start} to {end} of {all}"));
     };
     // The checks detect a wrong order of keys, and not of records with equal keys.
     let changes_order = |words: &String| words.contains("order") || words.contains("swap");
-    let order_corrupted = trial.corruptions.iter().any(changes_order);
     // The bitonic merge is not stable.
-    let is_unstable = trial.algorithm == Method::Bitonic(Shape::Bitonic);
-    if order_corrupted || is_unstable {
-        same_keys(&block.records, expected)
-    } else {
-        expected == block.records
-    }
-}
-
-fn same_keys(some: &[TestRecord], others: &[TestRecord]) -> bool {
-    let mut pairs = some.iter().zip(others);
-    pairs.all(|(one, other)| one.key == other.key)
+    let keys_only = trial.algorithm == Method::Bitonic(Shape::Bitonic)
+        || trial.corruptions.iter().any(changes_order);
+    let is_wrong =
+        |one: &TestRecord, other: &TestRecord| one.key != other.key || !keys_only && one != other;
+    let mut pairs = records.iter().zip(expected).zip(start..);
+    let ((found, expected), place) = pairs.find(|((one, other), _)| is_wrong(one, other))?;
+    Some(format!(
+        "record {place} of {all}, of node {node}, is {found:?} instead of {expected:?}"
+    ))
 }
 
 /// Checks that more ranks failed at once than the store protects against. The ranks that failed after the last commit
@@ -560,40 +556,4 @@ fn judge_data_loss(
     };
     (at_once <= protected)
         .then(|| format!("data loss is reported, although only {at_once} ranks failed at once"))
-}
-
-/// Checks that some parity group has lost more ranks since the last commit than it has shares.
-fn judge_loss_of_parity(
-    trial: &Trial,
-    shape: ParityShape,
-    known: &[Rank],
-    outcome: &SortOutcome,
-) -> Option<String> {
-    let is_recomputable = !matches!(trial.algorithm, Method::Bitonic(_) | Method::SftBitonic);
-    let blocks_may_be_elsewhere = !is_recomputable || !trial.exclusions.is_empty();
-    if trial.protects > 1 && blocks_may_be_elsewhere && outcome.failed.len() > shape.shares {
-        // The first sort can end although an input is lost, if the blocks of its versions are not, as empty ones and those
-        // of an excluded rank.
-        return None;
-    }
-    let survivor = Rank::all(trial.ranks).find(|rank| !outcome.failed.contains(rank))?;
-    let mut members = Members::new(survivor, trial.ranks);
-    members.set_hosts(
-        Rank::all(trial.ranks)
-            .map(|rank| trial.host(rank))
-            .collect::<Vec<u64>>(),
-    );
-    members.absorb(&RankSet::from_ranks(trial.ranks, known.iter().copied()));
-    let groups = grouping(&members, shape).groups;
-    let failed_of = |group: &Vec<Rank>| {
-        group
-            .iter()
-            .filter(|rank| outcome.failed.contains(rank))
-            .count()
-    };
-    let is_beyond = |group: &Vec<Rank>| failed_of(group) > shape.shares.min(group.len() - 1);
-    let is_right = groups.iter().any(is_beyond);
-    (!is_right).then(|| {
-        format!("data loss is reported, although no group of {groups:?} lost more ranks than it has shares")
-    })
 }
