@@ -11,6 +11,7 @@
  * OPTION     -              none
  *            reload         the reload callback
  *            liar           a reload callback that gives other bytes
+ *            kill=RANK      a reload callback that kills this rank with SIGKILL after its first call on each other rank
  *            accept         accepts an MPI without ULFM
  *            timeout=MS, memory=BYTES, quorum=RANKS
  *            stop           rank 1 stops itself with SIGSTOP after round 1, and writes its pid to DIR/stopped; the
@@ -113,6 +114,7 @@ struct job {
   const char *dir;
   int executor[MOST_RANKS];
   unsigned found; /* a bit for each ftsort_finding of an event */
+  int victim;     /* the process that `reload_and_kill` kills; 0: none any more */
 };
 
 static void *make_inputs(const struct job *job, int rank, size_t *records)
@@ -142,6 +144,15 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
   if (place) memcpy(place, data, records * sizes[job->kind]);
   free(data);
   return place ? 0 : 1;
+}
+
+static int reload_and_kill(void *user, int32_t rank, ftsort_buffer *out)
+{
+  struct job *job = (struct job *)user;
+  int failed = reload(user, rank, out);
+  if (job->victim > 0) kill(job->victim, SIGKILL);
+  job->victim = 0;
+  return failed;
 }
 
 static int reload_other_bytes(void *user, int32_t rank, ftsort_buffer *out)
@@ -299,6 +310,7 @@ static int run(char **arg)
   config.on_event = note_finding;
   if (strcmp(arg[8], "reload") == 0) config.reload = reload;
   if (strcmp(arg[8], "liar") == 0) config.reload = reload_other_bytes;
+  if (strncmp(arg[8], "kill=", 5) == 0) config.reload = reload_and_kill;
   if (strcmp(arg[8], "stop") == 0) config.timeout_ms = 2000, config.on_event = stop;
   if (strcmp(arg[8], "trace") == 0) config.on_event = trace;
   if (strncmp(arg[8], "timeout=", 8) == 0) config.timeout_ms = (uint32_t)atoi(arg[8] + 8);
@@ -314,6 +326,8 @@ static int run(char **arg)
   ftsort_allow_faults();
   MPI_Init(NULL, NULL);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  job.victim = (int)getpid();
+  MPI_Bcast(&job.victim, 1, MPI_INT, config.reload == reload_and_kill ? atoi(arg[8] + 5) : 0, MPI_COMM_WORLD);
   job.rank = rank;
   job.dir = dir;
   job.found = 0;

@@ -75,6 +75,7 @@ const PARITY: &str = "
  all   | ranks=4 store=parity:1/8 algorithm=hyperquicksort:checked option=- | 3@0.stored 1@2.send | right
  quick | ranks=4 store=parity:1/8 algorithm=samplesort:checked option=- | 1@1 2@1.recover | -40: lost=1,2,
  all   | ranks=5 store=parity:2/5                     | 1@1 2@1 3@1       | right
+ quick | ranks=8 store=parity:2/8 algorithm=samplesort option=kill=5 | 1@1 3@1 7@1 | right
  quick | ranks=2 store=parity:1/8 algorithm=samplesort option=- | 1@1 | right
 ";
 

@@ -111,9 +111,11 @@ impl Sort {
         ]
     }
 
-    /// Checks that exactly the victims of the schedule have failed, and returns the survivors' statuses.
+    /// Checks that exactly the victims of the schedule and of the option have failed, and returns the survivors' statuses.
     fn statuses(&self, folder: &Path) -> Result<Vec<String>, Failed> {
-        let victims = victims(self.faults);
+        let mut victims = victims(self.faults);
+        let killed = self.option.strip_prefix("kill=");
+        victims.extend(killed.and_then(|rank| rank.parse::<usize>().ok()));
         let mut statuses = Vec::new();
         for rank in 0..self.ranks {
             let status = std::fs::read_to_string(folder.join(format!("status.{rank}")));
