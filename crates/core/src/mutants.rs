@@ -169,6 +169,8 @@ mutants! {
     SortedInputCopied,
     /// A recovery replaces a copy of a protected input by one that is sorted by the key of the present job.
     SortedInputHeld,
+    /// Copies of protected inputs are not renewed if a callback can load the inputs again.
+    InputsLeftToCallback,
     /// An input that was loaded again is encoded in the order of the present job.
     PreparedInputEncoded,
     /// An executor continues from the first version that it finds.

@@ -2,10 +2,14 @@
 
 use super::parity::with_parity;
 use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, with_directory};
-use super::{SEEDS, SimGroup, all_keys, joined, keys, parts, play_group, refusal, statuses};
+use super::{
+    SEEDS, SimGroup, all_keys, joined, keys, parts, play, play_group, refusal, services, statuses,
+};
+use ftsort_core::faults::Plan;
 use ftsort_core::group::protected::Order;
-use ftsort_core::group::{DataChecks, GroupConfig, SortInput};
+use ftsort_core::group::{DataChecks, Group, GroupConfig, Services, SortInput};
 use ftsort_core::members::Rank;
+use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::sort::{Method, Shape};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
@@ -173,6 +177,40 @@ fn a_protected_input_is_kept_in_files_and_reloaded() {
         Ok(parts(&group.sort_protected(&mut input, None)?))
     });
     assert_eq!((all, files), (all_keys(4), 0));
+}
+
+/// Whether an input stays protected by copies after a failure in a sort that stores versions, so that the callback is
+/// not called.
+fn copies_are_renewed(seed: u64) -> bool {
+    let outcomes = play(4, seed, |rank, transport, _| {
+        let config = GroupConfig {
+            method: Some(Method::Bitonic(Shape::Any)),
+            failures: Plan::parse("1@1 0@10")?,
+            ..GroupConfig::default()
+        };
+        let reload = |_| Err(Error::new(Status::Callback, "a copy is left"));
+        let services = Services {
+            reload: Some(Box::new(reload)),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, config, services)?;
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        group.sort_protected(&mut input, None)?;
+        fail_in(&mut group, 10, 0)?;
+        Ok(parts(&group.sort_protected(&mut input, None)?))
+    });
+    let is_sorted = !outcomes.iter().flatten().any(Result::is_err);
+    is_sorted && joined(outcomes) == all_keys(4)
+}
+
+#[test]
+fn copies_are_renewed_although_a_callback_can_load_inputs_again() {
+    let are_renewed = || SEEDS.filter(|seed| copies_are_renewed(*seed)).count();
+    assert_eq!(are_renewed(), SEEDS.count());
+    set_mutant(Some(Mutant::InputsLeftToCallback));
+    let with_mutant = are_renewed();
+    set_mutant(None);
+    assert_eq!(with_mutant, 0);
 }
 
 /// The input is sorted by one member, then by the other, and keeps the order of ranks and positions of its records.

@@ -204,9 +204,10 @@ fn is_detected_directly(mutant: Mutant) -> bool {
     trials.any(|trial| trial.mutant == Some(mutant) && judge(&trial, &run(&trial, false)).is_some())
 }
 
-/// Mutants of queries, external sorts, states with a name, and shares, which no trial runs; tests/group/queries.rs,
-/// external, named.rs, stored_rounds.rs, stored_sorts.rs and shares.rs detect them.
-const IN_GROUPS: [Mutant; 30] = [
+/// Mutants of queries, external sorts, states with a name, and shares, which no trial runs, and of copies whose loss no
+/// trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, shares.rs and protected.rs
+/// detect them.
+const IN_GROUPS: [Mutant; 31] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -237,6 +238,7 @@ const IN_GROUPS: [Mutant; 30] = [
     Mutant::LateCutOffIgnored,
     Mutant::SharesOfFailedRanks,
     Mutant::SharesOfCutOffRanks,
+    Mutant::InputsLeftToCallback,
 ];
 
 /// Every mutant is detected, with three or four ranks.

@@ -190,7 +190,8 @@ impl Job<'_, '_> {
         mut result: RoundResult,
     ) -> Result<RoundResult> {
         let is_agreed_loss = result.starts_over || !result.lost.is_empty();
-        if result.interrupted || is_agreed_loss {
+        let skips = self.inputs.source.can_reload() && mutant(Mutant::InputsLeftToCallback);
+        if result.interrupted || is_agreed_loss || skips {
             return Ok(result);
         }
         let Some(holdings) = self.share_held()? else {
