@@ -132,7 +132,8 @@ impl Job<'_, '_> {
             found.places.insert(*node, last);
             let block = match last == me {
                 true if self.recomputes() => {
-                    let held = self.redundancy.store.get(VersionId::INPUT, *node);
+                    // As its owner passed it, if it stays protected: later jobs may sort it by another key.
+                    let held = self.redundancy.store.held(*node);
                     result.check(held).flatten()
                 }
                 true => self.progress.blocks.get(node).cloned(),

@@ -12,7 +12,7 @@
 //!
 //! [`Algorithm::is_recomputable`]: super::super::Algorithm::is_recomputable
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::{LostNodes, Plan};
 use crate::block::Block;
@@ -24,6 +24,7 @@ use crate::faults::Target;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
+use crate::store::parity::Covered;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -258,14 +259,18 @@ impl Job<'_, '_> {
         let algorithm = self.algorithm;
         let outlives_job = self.redundancy.outlives_job && self.copies() > 0;
         let has_parity = self.parity().is_some();
-        // Shares are made of inputs as their owners passed them.
+        // Shares are made of inputs as their owners passed them, except those that an executor has adopted.
+        let shares = self.redundancy.store.encoding(Covered::Inputs);
+        let of_shares = shares.iter().flat_map(|shares| shares.contents.values());
+        let sorted = of_shares.flatten().filter(|(_, header)| header.sorted);
+        let adopted: BTreeSet<Node> = sorted.map(|(node, _)| *node).collect();
         let mut raw = BTreeMap::new();
         let mut inputs = origins.iter().map(|origin| {
             let input = self.engine.sealed(self.inputs.reload(*origin)?);
             if outlives_job {
                 self.redundancy.store.hold(origin.home(), &input)?;
             }
-            if has_parity {
+            if has_parity && !adopted.contains(&origin.home()) {
                 raw.insert(*origin, input.clone());
             }
             Ok(input)
