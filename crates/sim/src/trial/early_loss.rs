@@ -63,7 +63,8 @@ pub(super) fn judge_early_loss(
         run.finished_files.iter().any(|file| file.ends_with(&name))
     };
     let is_held = |owner: &&Rank| {
-        let mut survivors = run.survivors.iter();
+        let survivors = run.survivors.iter();
+        let mut survivors = survivors.filter(|holder| !changes_copies(trial, **holder));
         let records = match trial.tree {
             Some(_) => trial.sorted_records(job, **owner),
             None => trial.version_of_records(job, **owner, 0),
@@ -86,6 +87,13 @@ pub(super) fn judge_early_loss(
             "the input of rank {owner} is reported as lost, but it had reached a survivor or a file"
         )
     })
+}
+
+/// Whether copies that arrive at this rank are changed. The rank finds that by their digests, and does not have them.
+pub(super) fn changes_copies(trial: &Trial, holder: Rank) -> bool {
+    let of_holder = format!("{holder}~");
+    let mut words = trial.corruptions.iter();
+    words.any(|words| words.starts_with(&of_holder) && words.contains(".replica"))
 }
 
 /// Returns whether a rank has received another rank's whole input, or its whole contribution to a tree, in a job. False

@@ -3,7 +3,7 @@
 //!
 //! Must never: give a rank more information than a C program has.
 
-use super::early_loss::has_arrived;
+use super::early_loss::{changes_copies, has_arrived};
 use super::oracle::Living;
 use super::run::bytes_of;
 use super::{SortOutcome, StoreKind, TestRecord, Trial, TrialRun};
@@ -252,7 +252,8 @@ pub(super) fn judge_updates(
                 // The messages of the two versions cannot be told apart.
                 continue;
             }
-            let mut survivors = run.survivors.iter();
+            let survivors = run.survivors.iter();
+            let mut survivors = survivors.filter(|holder| !changes_copies(trial, **holder));
             if survivors.any(|holder| has_arrived(trial, run, (job, *owner, *holder), &records)) {
                 return Some(format!(
                     "update {version} of rank {owner} is reported as lost, but it had reached a survivor"
