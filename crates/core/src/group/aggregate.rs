@@ -71,8 +71,10 @@ impl<T: Transport> Group<T> {
             for (node, _, records) in &sorted.blocks {
                 Summary::of(*node, records, kernel, aggregates).encode(&mut message);
             }
+            // Ranks may have been excluded or readmitted since the result was made.
+            let membership = &sorted.safety.membership;
             let ranks = self.members.survivors();
-            let most_nodes = ranks.map(|rank| self.members.nodes_of(rank).len()).max();
+            let most_nodes = ranks.map(|rank| membership.nodes_of(rank).len()).max();
             let size = kernel.record_bytes();
             let limit = most_nodes.unwrap_or(1) * summary_bytes(size, aggregates.len());
             let message = message.finish();

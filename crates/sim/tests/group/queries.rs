@@ -255,6 +255,24 @@ fn queries_have_the_results_of_a_sorted_array() {
     }
 }
 
+/// A rank that is excluded as slow has no blocks, and another rank has two.
+#[test]
+fn queries_are_right_while_a_rank_is_excluded() {
+    for query in QUERIES {
+        for seed in SEEDS {
+            let config = GroupConfig::default();
+            let outcomes = play_group(4, seed, config, "3@10", move |rank, group| {
+                super::exclusions::start_monitor(group)?;
+                run(query, group, rank, &|group, sorted| {
+                    super::redundancy::fail_in(group, 10, 3)?;
+                    group.recover(sorted)
+                })
+            });
+            assert_eq!(joined(&outcomes), expected(query, 4), "{query:?} {seed}");
+        }
+    }
+}
+
 /// The outcome of a run with failures: None for a right result.
 fn verdict(query: Query, config: &GroupConfig, seed: u64, failures: &[Failure]) -> Outcome {
     const RANKS: usize = 3;
