@@ -199,10 +199,8 @@ fn draw_redundancy(seed: u64, trial: &mut Trial) {
     if trial.protects > 0 && trial.algorithm == Method::Bitonic(Shape::Bitonic) {
         trial.corruptions.clear();
     }
-    // A reload does not know at which update its rank failed, and the records of all updates must be a bitonic sequence.
-    let fits = trial.ranks <= 8 && trial.store != StoreKind::Reload;
-    let is_possible =
-        trial.protects > 0 && fits && trial.algorithm != Method::Bitonic(Shape::Bitonic);
+    // The records of all updates must be a bitonic sequence.
+    let is_possible = trial.protects > 0 && trial.algorithm != Method::Bitonic(Shape::Bitonic);
     if is_possible && draw.once_in(2) {
         trial.updates = 1 + draw.below(2) as usize;
     }
@@ -217,8 +215,7 @@ fn draw_reloads(seed: u64, trial: &mut Trial) {
         trial.store,
         StoreKind::Memory(1..) | StoreKind::Versions(1..) | StoreKind::Parity(_)
     );
-    // A reload does not know at which update its rank failed.
-    if is_sort && has_redundancy && trial.updates == 0 {
+    if is_sort && has_redundancy {
         trial.reloads = draw.once_in(4);
     }
 }

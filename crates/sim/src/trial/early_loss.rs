@@ -62,23 +62,32 @@ pub(super) fn judge_early_loss(
         let name = format!("-s{stores}-v0-f00000000-n{owner}");
         run.finished_files.iter().any(|file| file.ends_with(&name))
     };
+    let records_of = |owner: Rank| match trial.tree {
+        Some(_) => trial.sorted_records(job, owner),
+        None => trial.version_of_records(job, owner, 0),
+    };
     let is_held = |owner: &&Rank| {
         let survivors = run.survivors.iter();
         let mut survivors = survivors.filter(|holder| !changes_copies(trial, **holder));
-        let records = match trial.tree {
-            Some(_) => trial.sorted_records(job, **owner),
-            None => trial.version_of_records(job, **owner, 0),
-        };
+        let records = records_of(**owner);
+        let mut others = outcome.failed.iter().filter(|other| other != owner);
+        if others.any(|other| shares_chunks(trial, &records_of(*other), &records)) {
+            // The owner may have sent the input of that rank.
+            return false;
+        }
         survivors.any(|holder| {
             has_arrived(trial, run, (job, **owner, *holder), &records)
                 || was_gathered(trial, run, job, **owner, *holder)
         })
     };
+    // A file that a rank was refused to read counts as missing if no other rank can read it.
+    let was_refused = |rank: &Rank| trial.refusals.iter().any(|refusal| refusal.rank == *rank);
+    let may_read = run.survivors.iter().any(|rank| !was_refused(rank));
     let mut lost = outcome.lost.iter();
     let owner = match trial.store {
         // States become a version together, and the blocks of a result that is collected are in no store.
         _ if trial.custom_loop || trial.tree == Some(TreeUse::Collect) => None,
-        StoreKind::Directory => lost.find(was_stored),
+        StoreKind::Directory => lost.find(|owner| may_read && was_stored(owner)),
         StoreKind::Memory(1..) | StoreKind::Versions(1..) => lost.find(is_held),
         _ => None,
     };
@@ -124,6 +133,17 @@ pub(super) fn has_arrived(
     }
     let mut chunks = chunks.iter();
     chunks.all(|(chunk, count)| run.received.get(chunk) >= Some(count))
+}
+
+/// Whether messages with two inputs may have the same bytes.
+pub(super) fn shares_chunks(trial: &Trial, one: &[TestRecord], other: &[TestRecord]) -> bool {
+    let size = chunk_bytes(trial.ranks);
+    let inputs = [one, other].map(|records| bytes_of(trial, records));
+    let [Ok(one), Ok(other)] = &inputs else {
+        return true;
+    };
+    one.chunks(size)
+        .any(|chunk| other.chunks(size).any(|other| chunk == other))
 }
 
 /// Returns whether a rank has received another rank's whole input in the step in which ranks gather inputs.

@@ -7,7 +7,7 @@ use super::custom_loop::CustomLoop;
 use super::many::sort_many;
 use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
-use super::update::{Updates, protect};
+use super::update::{InputOf, Updates, protect};
 use super::{TestRecord, Trial};
 use crate::directory::FileModel;
 use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
@@ -191,12 +191,13 @@ fn run_one(
     let members = &rank.members;
     let idle = Rank::all(trial.ranks).filter(|rank| members.is_idle_spare(*rank));
     let idle: Vec<Rank> = idle.collect();
-    let input_of = |rank: Rank| {
+    let version_of = |rank: Rank, version: usize| {
         if idle.contains(&rank) {
             return Ok(Buffer::default());
         }
-        input_bytes(trial, number, rank)
+        bytes_of(trial, &trial.version_of_records(number, rank, version))
     };
+    let input_of = |rank| version_of(rank, trial.update_count());
     let is_sort = !trial.custom_loop && trial.tree.is_none();
     let digest_key =
         (is_sort && trial.checks).then(|| DigestKey::new(trial.seed, record_bytes(trial)));
@@ -253,7 +254,7 @@ fn run_one(
         });
         sort(
             trial,
-            (number, &input_of),
+            (number, &version_of),
             context,
             (&*kernel, checks.as_ref()),
             (input, gathered),
@@ -319,7 +320,7 @@ fn prepare(trial: &Trial, mut input: Buffer) -> Result<(Box<dyn Kernel>, Buffer)
 /// Runs one sort on one rank: protects the input before, if the trial says so.
 fn sort(
     trial: &Trial,
-    (number, input_of): (usize, &dyn Fn(Rank) -> Result<Buffer>),
+    (number, input_of): (usize, InputOf<'_>),
     mut context: JobContext<'_, '_>,
     (kernel, checks): (&dyn Kernel, Option<&Checks<'_>>),
     (input, gathered): (Buffer, Gathered),
@@ -361,7 +362,7 @@ fn sort(
     });
     let updated = |rank: Rank| match rank == me && trial.protects > 0 {
         true => Buffer::copy_of(&input),
-        false => input_of(rank),
+        false => input_of(rank, updates.version_of(rank)),
     };
     let run = SortRun {
         algorithm: &algorithm,
@@ -499,11 +500,6 @@ fn none_failed(context: &mut JobContext<'_, '_>) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(Status::DataLost, "the result has no redundancy"))
-}
-
-/// Returns the bytes of a rank's input.
-pub fn input_bytes(trial: &Trial, job: usize, rank: Rank) -> Result<Buffer> {
-    bytes_of(trial, &trial.records(job, rank))
 }
 
 /// Converts records to bytes.

@@ -3,17 +3,19 @@
 //!
 //! Must never: give a rank more information than a C program has.
 
-use super::early_loss::{changes_copies, has_arrived};
+use super::early_loss::{changes_copies, has_arrived, shares_chunks};
 use super::oracle::Living;
 use super::run::bytes_of;
 use super::{SortOutcome, StoreKind, TestRecord, Trial, TrialRun};
-use crate::harness::chunk_bytes;
 use crate::job::{InputSource, JobContext, JobRun};
 use ftsort_core::engine::{Checks, Gathered, HeldInputs, LoadOnly, RetainedResult};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::Digest;
 use ftsort_kernels::error::{Error, Result, Status};
+
+/// Returns a version of the input of a rank, as its program can make it again.
+pub type InputOf<'a> = &'a dyn Fn(Rank, usize) -> Result<Buffer>;
 
 /// The updates of a protected input, as one rank sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +44,7 @@ impl Updates {
     }
 
     /// The version of the records of `rank`: that of the last update that it took part in.
-    fn version_of(&self, rank: Rank) -> usize {
+    pub fn version_of(&self, rank: Rank) -> usize {
         let mut latest = self.done.iter().rev();
         let took_part = latest.find(|(_, failed)| !failed.contains(rank));
         took_part.map_or(0, |(version, _)| *version)
@@ -66,7 +68,7 @@ pub fn protect(
     trial: &Trial,
     job: usize,
     context: &mut JobContext<'_, '_>,
-    input_of: &dyn Fn(Rank) -> Result<Buffer>,
+    input_of: InputOf<'_>,
     checks: Option<&Checks<'_>>,
 ) -> Result<Protected> {
     let me = context.engine.members().me();
@@ -85,7 +87,8 @@ pub fn protect(
     };
     let mut input = context.engine.all_or_none(version_of(0))?;
     let mut given = checks_of(&input);
-    let run = protection(trial, input_of, &input, given.as_ref());
+    let read = |rank| input_of(rank, 0);
+    let run = protection(trial, &read, &input, given.as_ref());
     let loaded = context.run(&LoadOnly, run)?;
     // The copy that this rank has from now on may have been changed by the schedule.
     let own = loaded.blocks.get(&me.home());
@@ -103,7 +106,11 @@ pub fn protect(
         let new = context.engine.all_or_none(version_of(version));
         let new = context.noted(new)?;
         let given_now = checks_of(&new);
-        let run = protection(trial, input_of, &new, given_now.as_ref());
+        let read = |rank| match failed.contains(rank) {
+            true => input_of(rank, updates.version_of(rank)),
+            false => input_of(rank, version),
+        };
+        let run = protection(trial, &read, &new, given_now.as_ref());
         match context.update(&mut held, absent, run) {
             Ok(()) => {
                 updates.done.push((version, failed));
@@ -131,13 +138,13 @@ pub fn protect(
 /// The set-up of a job that protects this input.
 fn protection<'r>(
     trial: &Trial,
-    input_of: &'r dyn Fn(Rank) -> Result<Buffer>,
+    read: &'r dyn Fn(Rank) -> Result<Buffer>,
     input: &Slice,
     checks: Option<&'r Checks<'r>>,
 ) -> JobRun<'r> {
     JobRun {
         source: InputSource {
-            read: input_of,
+            read,
             own: None,
             can_reload: trial.can_reload(),
             lies: trial.lies,
@@ -151,9 +158,8 @@ fn protection<'r>(
 }
 
 /// Returns the sorted inputs of all ranks that a result may consist of, one list for each possibility: the survivors have the
-/// same version of the records, and a failed rank that of the last update that it took part in; a source that reads
-/// inputs again may know an older one. It has none if an update reported its loss, and more ranks failed than there are
-/// copies.
+/// same version of the records, and a failed rank that of the last update that it took part in. It has none if an update
+/// reported its loss, and more ranks failed than there are copies.
 pub(super) fn possible_inputs(
     trial: &Trial,
     job: usize,
@@ -169,21 +175,13 @@ pub(super) fn possible_inputs(
     let may_lose = may_lose(trial, first);
     let mut possible = vec![Vec::new()];
     for rank in present {
-        let versions = match (updates, first.failed.contains(rank)) {
-            (Ok(updates), true) if !trial.can_reload() => {
-                let own = updates.version_of(*rank);
-                own..=own
-            }
-            (_, true) => 0..=agreed,
-            (_, false) => agreed..=agreed,
+        let version = match (updates, first.failed.contains(rank)) {
+            (Ok(updates), true) => updates.version_of(*rank),
+            _ => agreed,
         };
-        let longer = |records: &Vec<TestRecord>| {
-            let version = |version| trial.version_of_records(job, *rank, version);
-            let all = versions.clone().map(version);
-            all.map(|more| [&records[..], &more].concat())
-                .collect::<Vec<_>>()
-        };
-        let with_records: Vec<_> = possible.iter().flat_map(longer).collect();
+        let more = trial.version_of_records(job, *rank, version);
+        let longer = |records: &Vec<TestRecord>| [&records[..], &more].concat();
+        let with_records: Vec<_> = possible.iter().map(longer).collect();
         possible.retain(|_| may_lose && reported(rank));
         possible.extend(with_records);
     }
@@ -262,15 +260,4 @@ pub(super) fn judge_updates(
         }
     }
     None
-}
-
-/// Whether messages with the inputs of two versions may have the same bytes.
-fn shares_chunks(trial: &Trial, one: &[TestRecord], other: &[TestRecord]) -> bool {
-    let size = chunk_bytes(trial.ranks);
-    let inputs = [one, other].map(|records| bytes_of(trial, records));
-    let [Ok(one), Ok(other)] = &inputs else {
-        return true;
-    };
-    one.chunks(size)
-        .any(|chunk| other.chunks(size).any(|other| chunk == other))
 }

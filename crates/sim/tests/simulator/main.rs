@@ -496,7 +496,8 @@ fn trials_that_had_wrong_results_before_are_correct() {
         // A spare took over the node at which a result was collected.
         "ranks=7 seed=50081349 records=8 keys=1 store=memory:1 tagged=1 tree=collect sink=6 spares=1 failures=1@22z",
         // The trials below were correct, and the oracle or the simulator was wrong: about a changed input that is reloaded,
-        // the file of a later call, the input of an idle spare, two equal versions of an input, and an excluded rank.
+        // the file of a later call, the input of an idle spare, two equal versions of an input, an excluded rank, a file that
+        // the only survivor could not read, and an input that equals one of which its owner had sent a copy.
         "ranks=3 seed=50005962 records=3 keys=1 algorithm=quickmerge store=reload protects=1 tagged=1 checks=1 \
          corrupt=2~0.input.flip/431306,1~6.order.key failures=0@1",
         "ranks=6 seed=50006473 records=0 keys=1 algorithm=samplesort store=directory sorts=2 arrays=1 failures=5@1",
@@ -505,6 +506,9 @@ fn trials_that_had_wrong_results_before_are_correct() {
          damage=1 failures=0@51",
         "ranks=4 seed=50067127 records=2 keys=1 algorithm=quickmerge_paper store=parity:1:8 repair=shrink hosts=4 \
          protects=2 fan_out=1 exclusions=1/1@6 failures=1@162,3@135",
+        "ranks=3 seed=51332539 records=0 keys=1 algorithm=hyperquicksort store=directory hosts=2 tagged=1 tree=merge sink=2 \
+         sync=1 refuse=1@10* failures=2@11,0@101",
+        "ranks=8 seed=82013891 records=3 keys=1 algorithm=bitonic_merge store=memory:2 failures=1@21,7@109,6@22,5@30z",
         // In the simulator, but not in a group, a rank without a quorum removed the files of its protected input.
         "ranks=6 seed=50719318 records=0 keys=1 algorithm=hyperquicksort_paper store=directory protects=1 updates=1 dense=1 \
          checks=1 exclusions=1/3@6 quorum=5 power=1 sync=1 failures=3@71c",
