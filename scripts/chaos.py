@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Kills, stops and slows ranks from outside at random instants, while they make many different calls of the library.
 
-Each run is one mpirun of tests/c/chaos.c: sorts with all algorithms and stores, gathers, rounds, trees, broadcasts,
-stores of states and agreements in several groups, each result compared by each rank with the expected bytes. Signals
-come from this script: SIGKILL; SIGSTOP and later SIGCONT; and both in quick turns, which makes a rank slow. The seed
-of a run decides the calls and the signals. The instants are drawn from the time of a run without signals.
+Each run is one mpirun of tests/c/chaos.c: sorts with all algorithms and stores, queries, gathers, rounds, trees,
+broadcasts, stores of states and agreements in several groups, each result compared by each rank with the expected
+bytes. Signals come from this script: SIGKILL; SIGSTOP and later SIGCONT; and both in quick turns, which makes a rank
+slow. The seed of a run decides the calls and the signals. The instants are drawn from the time of a run without signals.
 
 The lines that the ranks leave are compared: the same calls and statuses on all ranks; results that are complete, unless
-a rank was killed in that very call; and lost data only of ranks that were killed. A failed run is printed with the
-command that repeats it. A hang that is recognised as a defect of Open MPI (queues.py) counts as cut.
+a rank was killed in that very call; and lost data only of ranks that were killed, if more failed at once than the group
+tolerates. A failed run is printed with the command that repeats it. A hang that is recognised as a defect of Open MPI
+(queues.py) counts as cut.
 """
 
 import argparse
@@ -24,12 +25,20 @@ import time
 
 import launch
 import outside
+import tables
 
 LOST, OK = "-40", "0"
 # The kinds of steps in which the parts of all ranks are the total.
-WITH_PARTS = {"sort", "rounds", "merge", "gather", "states"}
+WITH_PARTS = {"sort", "rounds", "merge", "gather", "states", "keep", "recover", "again", "many", "top", "unique", "argsort",
+              "by-key", "positions"}
 # The groups that can reload all inputs, and the kinds of steps that do.
-RELOADING, RELOADED = {"reload", "reload-bitonic"}, {"sort", "rounds"}
+RELOADING = {"reload", "reload-bitonic", "foreground"}
+RELOADED = {"sort", "rounds", "keep", "protect", "again", "select", "top", "unique", "by-key"}
+# The steps that use what an earlier step of the same group left, and the kinds of that one, the latest of which counts.
+USES = {"recover": {"keep", "recover"}, "again": {"protect", "update", "again"}}
+# The number of failures at once that a group tolerates in such steps; others tolerate one.
+TOLERATED = {"none": 0, "dense": 2, "parity": 2, **dict.fromkeys(["hyperquicksort", "quickmerge", "modified", *RELOADING], 99)}
+FIELDS = ["kind", "group", "steps", "killed", "whole", "short", "lost"]
 SLICE = 0.012
 
 
@@ -65,9 +74,15 @@ class Steps:
                 self.done = True
 
 
-def problems_of_step(number, kind, group, ends, absent):
+def tolerated(kind, group):
+    """Returns the number of failures at once that a step that uses an earlier one tolerates."""
+    # The result of a bitonic sort cannot be made again from inputs.
+    return 0 if (kind, group) == ("recover", "reload-bitonic") else TOLERATED.get(group, 1)
+
+
+def problems_of_step(number, kind, group, ends, absent, new=None):
     """Yields the problems of one step. `ends`: the ends by rank. `absent`: the ranks without one, and whether each was
-    in this step when it was killed."""
+    in this step when it was killed. `new`: those of them that may have failed since the step that this one uses."""
     statuses = {(status, total, lost) for status, _, total, lost, _ in ends.values()}
     if any(wrong for *_, wrong in ends.values()):
         yield "a result differs from the expected one"
@@ -82,6 +97,8 @@ def problems_of_step(number, kind, group, ends, absent):
             yield f"lost data of ranks {sorted(lost)}, but only {sorted(absent)} were killed"
         if group in RELOADING and kind in RELOADED:
             yield "lost data, although they can be reloaded"
+        if new is not None and len(new) <= tolerated(kind, group):
+            yield f"lost data, although only {sorted(new)} were killed since they were protected"
     parts = sum(part for _, part, *_ in ends.values())
     if status == OK and kind in WITH_PARTS and parts != total and not any(absent.values()):
         yield f"the ranks have {parts} of {total}"
@@ -95,20 +112,47 @@ def judge(ranks, killed):
     longest = max(ranks.values(), key=lambda steps: len(steps.began)).began
     found += [f"rank {rank} made other calls" for rank, steps in ranks.items()
               if steps.began != longest[: len(steps.began)]]
+    for number, kind, group, ends, absent, new in steps_of(ranks, longest):
+        found += [f"step {number} ({kind}, group {group}): {text}"
+                  for text in problems_of_step(number, kind, group, ends, absent, new)]
+    return found
+
+
+def steps_of(ranks, longest):
+    """Yields each step that a rank ended: its number, kind and group, and the last arguments of problems_of_step."""
     for number, kind, group in longest:
         number = int(number)
         ends = {rank: steps.ended[number] for rank, steps in ranks.items() if number in steps.ended}
         absent = {rank: len(steps.began) >= number - 1 for rank, steps in ranks.items() if rank not in ends}
+        used = [int(other) for other, before, same in longest[: number - 1] if same == group and before in USES.get(kind, ())]
+        new = {rank for rank in absent if len(ranks[rank].began) >= used[-1]} if used else None
         if ends:
-            found += [f"step {number} ({kind}, group {group}): {text}"
-                      for text in problems_of_step(number, kind, group, ends, absent)]
-    return found
+            yield number, kind, group, ends, absent, new
+
+
+def figures_of(ranks):
+    """Counts the steps of a run by kind, group and column of the table."""
+    figures = collections.Counter()
+    longest = max(ranks.values(), key=lambda steps: len(steps.began)).began
+    for _, kind, group, ends, absent, _ in steps_of(ranks, longest):
+        status, _, total, *_ = next(iter(ends.values()))
+        is_short = kind in WITH_PARTS and sum(part for _, part, *_ in ends.values()) < total
+        outcome = "lost" if status == LOST else "short" if is_short else "whole"
+        figures.update([(kind, group, "steps"), (kind, group, outcome)])
+        figures[kind, group, "killed"] += any(absent.values())
+    return figures
+
+
+def table_of(figures):
+    """Returns the rows of the table of all runs."""
+    pairs = dict.fromkeys((kind, group) for kind, group, _ in sorted(figures))
+    return [{"kind": kind, "group": group, **{name: figures[kind, group, name] for name in FIELDS[2:]}} for kind, group in pairs]
 
 
 class Chaos:
     def __init__(self, options, program, work):
         self.options, self.program, self.work = options, program, work
-        self.windows = {}
+        self.windows, self.figures = {}, collections.Counter()
 
     def run(self, seed, ranks, plan):
         """Runs the program; returns the launch.Run, the signals that were sent, and the Steps of each rank."""
@@ -144,6 +188,7 @@ class Chaos:
         if not run.hung:
             problems += judge(steps, set(kills))
         if not problems:
+            self.figures += figures_of(steps)
             return "right", kills, others, ""
         command = ["scripts/chaos.py", "--seed", seed, "--ranks", ranks, "--steps", self.options.steps, "--window",
                    f"{window:.3f}", "--runs", 1]
@@ -157,12 +202,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10, help="time after which no run is started")
     parser.add_argument("--runs", type=int, help="at most this many runs")
-    parser.add_argument("--ranks", type=lambda words: [int(word) for word in words.split(",")], default=[4, 8],
+    parser.add_argument("--ranks", type=lambda words: [int(word) for word in words.split(",")], default=[4, 8, 16],
                         help="numbers of ranks, which the runs use in turn")
     parser.add_argument("--steps", type=int, default=150, help="steps of each run")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--window", type=float, help="seconds in which signals are sent; default: measured")
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a run counts as hung")
+    parser.add_argument("--csv", type=pathlib.Path, help="a file for the table of the steps of all right runs")
     parser.add_argument("--profile", default="release", help="cargo's profile of the library")
     options = parser.parse_args()
     outcomes, signals, bad, start = collections.Counter(), collections.Counter(), [], time.monotonic()
@@ -183,6 +229,13 @@ def main():
           f"{signals['kills']} kills, {signals['others']} other signals: {outcomes['right']} right, {outcomes['wrong']} wrong, "
           f"{outcomes['hang']} hang, {outcomes['cut']} cut; share of bad runs, % (95 %): "
           f"{outside.shown_interval(len(bad), outcomes.total() - outcomes['cut'])}")
+    rows = table_of(chaos.figures)
+    sums = [{"kind": kind, **{name: sum(row[name] for row in rows if row["kind"] == kind) for name in FIELDS[2:]}}
+            for kind in dict.fromkeys(row["kind"] for row in rows)]
+    if sums:
+        print(tables.markdown(list(sums[0]), [row.values() for row in sums]))
+    if rows and options.csv:
+        tables.write(options.csv, rows, f"Made by: scripts/chaos.py {shlex.join(sys.argv[1:])}")
     print("failed seeds: " + " ".join(map(str, bad)) if bad else "no failed seed")
     sys.exit(1 if bad or not outcomes["right"] else 0)
 

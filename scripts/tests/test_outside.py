@@ -247,12 +247,14 @@ class Traces(unittest.TestCase):
 
 
 
-def steps(*ends, done=True, begun=0):
-    """Returns the Steps of a rank that ended these sorts and began `begun` more."""
-    lines = []
+def steps(*ends, done=True, begun=0, kinds="sort", group="default"):
+    """Returns the Steps of a rank that ended steps of these kinds, the last of which counts for all further ones, and began
+    `begun` more."""
+    lines, kinds = [], kinds.split()
+    kind_of = lambda number: kinds[min(number, len(kinds)) - 1]
     for number, end in enumerate(ends, 1):
-        lines += [f"begin {number} sort default", f"end {number} {end}"]
-    lines += [f"begin {len(ends) + 1} sort default"] * begun + ["done"] * done
+        lines += [f"begin {number} {kind_of(number)} {group}", f"end {number} {end}"]
+    lines += [f"begin {len(ends) + 1} {kind_of(len(ends) + 1)} {group}"] * begun + ["done"] * done
     return chaos.Steps("\n".join(lines))
 
 
@@ -287,6 +289,33 @@ class Chaos(unittest.TestCase):
         ends = {0: ("-40", 0, 0, frozenset({1}), 0)}
         problems = lambda group: list(chaos.problems_of_step(1, "sort", group, ends, {1: True}))
         self.assertEqual((len(problems("reload")), len(problems("none"))), (1, 0))
+
+    def test_what_was_protected_survives_as_many_failures_as_there_are_copies(self):
+        lost = "-40 0 0 1 0"
+        for kinds, group, accepted in [("keep recover", "default", False), ("protect again", "default", False),
+                                       ("protect update", "default", True), ("keep sort recover", "default", False),
+                                       ("sort", "default", True), ("keep recover", "none", True),
+                                       ("protect again", "reload-bitonic", False), ("keep recover", "reload-bitonic", True)]:
+            ends = ["0 7 7 - 0"] * (len(kinds.split()) - 1)
+            survivor = steps(*ends, lost, kinds=kinds, group=group)
+            killed = steps(*["0 0 7 - 0"] * len(ends), done=False, begun=1, kinds=kinds, group=group)
+            self.assertEqual(self.judge({1}, survivor, killed) == [], accepted, (kinds, group))
+        # Two ranks were killed since the result was made, or one of them before.
+        killed = steps("0 0 7 - 0", done=False, kinds="keep")
+        survivor = steps("0 7 7 - 0", lost, kinds="keep recover")
+        self.assertEqual(self.judge({1, 2}, survivor, killed, killed), [])
+        earlier = steps(done=False)
+        survivor = steps("0 7 7 - 0", "0 7 7 - 0", lost, kinds="sort keep recover")
+        killed = steps("0 0 7 - 0", "0 0 7 - 0", done=False, kinds="sort keep")
+        self.assertEqual(len(self.judge({1, 2}, survivor, earlier, killed)), 1)
+
+    def test_the_table_counts_the_outcomes_of_steps(self):
+        # The killed rank may have been in the last step already.
+        survivor = steps("0 7 7 - 0", "0 4 7 - 0", "-40 0 0 1 0", kinds="sort keep recover")
+        killed = steps("0 0 7 - 0", done=False, begun=1, kinds="sort keep")
+        figures = chaos.figures_of({0: survivor, 1: killed})
+        rows = {row["kind"]: [row[name] for name in chaos.FIELDS[2:]] for row in chaos.table_of(figures)}
+        self.assertEqual(rows, {"sort": [1, 0, 1, 0, 0], "keep": [1, 1, 0, 1, 0], "recover": [1, 1, 0, 0, 1]})
 
 
 if __name__ == "__main__":

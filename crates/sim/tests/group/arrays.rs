@@ -81,6 +81,23 @@ fn every_array_has_a_result_of_its_own() {
     }
 }
 
+/// A rank that is excluded as slow has no blocks, and another rank has two of each array.
+#[test]
+fn arrays_are_sorted_while_a_rank_is_excluded() {
+    for seed in SEEDS {
+        let outcomes = play_group(4, seed, GroupConfig::default(), "1@10", |rank, group| {
+            super::exclusions::start_monitor(group)?;
+            let mut results = sort_arrays(group, &all_arrays(rank))?;
+            fail_in(group, 10, 1)?;
+            for result in &mut results {
+                group.recover(result)?;
+            }
+            Ok(all_parts(&results))
+        });
+        assert_eq!(joined_arrays(outcomes), expected(&[0, 1, 2, 3]));
+    }
+}
+
 #[test]
 fn arrays_are_sorted_although_ranks_fail_in_the_middle() {
     for failures in ["1@0.stored 2@1.begin", "0@1.stored", "3@2.begin 1@2.stored"] {

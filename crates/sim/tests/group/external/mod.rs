@@ -281,6 +281,29 @@ fn sorts_sources_of_all_sizes() {
     }
 }
 
+/// Rank 2 is excluded as slow, and another rank may fail.
+#[test]
+fn sorts_while_a_rank_is_excluded() {
+    for memory in [MEMORY, LITTLE_MEMORY] {
+        for (seed, step) in SEEDS.zip([0, 40, 160, 320]) {
+            let failures = [crash(0, step)];
+            let failures = &failures[..usize::from(step > 0)];
+            let world = World::with_memory(143, memory);
+            let program = |group: &mut SimGroup<'_>, rank, handle: &_, world: &_| {
+                super::exclusions::start_monitor(group)?;
+                group.external_sort(sort_of(world, rank, handle, false))
+            };
+            let outcomes = try_job(&world, RANKS, (seed, failures), program);
+            let survivors = survivors_of(&world, outcomes, false);
+            assert_eq!(
+                survivors,
+                Ok(RANKS - failures.len()),
+                "failures {failures:?}"
+            );
+        }
+    }
+}
+
 /// The bytes that all ranks read and write, in multiples of the source.
 fn multiples(world: &World, ranks: usize) -> (f64, f64) {
     let outcomes = job(world, ranks, (1, &[]), false).unwrap();
