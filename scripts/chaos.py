@@ -112,17 +112,21 @@ def judge(ranks, killed):
     longest = max(ranks.values(), key=lambda steps: len(steps.began)).began
     found += [f"rank {rank} made other calls" for rank, steps in ranks.items()
               if steps.began != longest[: len(steps.began)]]
-    for number, kind, group, ends, absent, new in steps_of(ranks, longest):
+    for number, kind, group, ends, absent, new in steps_of(ranks, longest, killed):
         found += [f"step {number} ({kind}, group {group}): {text}"
                   for text in problems_of_step(number, kind, group, ends, absent, new)]
     return found
 
 
-def steps_of(ranks, longest):
-    """Yields each step that a rank ended: its number, kind and group, and the last arguments of problems_of_step."""
+def steps_of(ranks, longest, killed):
+    """Yields each step that a rank ended: its number, kind and group, and the last arguments of problems_of_step.
+
+    If a rank is killed after its last step, the others may have repeated that step without it: it counts as killed in it.
+    """
     for number, kind, group in longest:
         number = int(number)
-        ends = {rank: steps.ended[number] for rank, steps in ranks.items() if number in steps.ended}
+        ends = {rank: steps.ended[number] for rank, steps in ranks.items()
+                if number in steps.ended and (rank not in killed or number + 1 in steps.ended)}
         absent = {rank: len(steps.began) >= number - 1 for rank, steps in ranks.items() if rank not in ends}
         used = [int(other) for other, before, same in longest[: number - 1] if same == group and before in USES.get(kind, ())]
         new = {rank for rank in absent if len(ranks[rank].began) >= used[-1]} if used else None
@@ -130,11 +134,11 @@ def steps_of(ranks, longest):
             yield number, kind, group, ends, absent, new
 
 
-def figures_of(ranks):
+def figures_of(ranks, killed):
     """Counts the steps of a run by kind, group and column of the table."""
     figures = collections.Counter()
     longest = max(ranks.values(), key=lambda steps: len(steps.began)).began
-    for _, kind, group, ends, absent, _ in steps_of(ranks, longest):
+    for _, kind, group, ends, absent, _ in steps_of(ranks, longest, killed):
         status, _, total, *_ = next(iter(ends.values()))
         is_short = kind in WITH_PARTS and sum(part for _, part, *_ in ends.values()) < total
         outcome = "lost" if status == LOST else "short" if is_short else "whole"
@@ -188,7 +192,7 @@ class Chaos:
         if not run.hung:
             problems += judge(steps, set(kills))
         if not problems:
-            self.figures += figures_of(steps)
+            self.figures += figures_of(steps, set(kills))
             return "right", kills, others, ""
         command = ["scripts/chaos.py", "--seed", seed, "--ranks", ranks, "--steps", self.options.steps, "--window",
                    f"{window:.3f}", "--runs", 1]

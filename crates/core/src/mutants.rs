@@ -55,6 +55,12 @@ mutants! {
     PositionsNotRecovered,
     /// Groups are made although the summary of a failed rank's block is missing.
     SummariesMissing,
+    /// The size of summaries follows from the nodes that the ranks execute now, and not from those of the sorted blocks.
+    SummariesOfPresentNodes,
+    /// The redundancy of a sorted result is released before the last step of its call.
+    ResultReleasedTooEarly,
+    /// A result is refused if a spare has taken over the node of an excluded rank whose block had moved.
+    MovedBlockRefused,
     /// A batch of an external sort is committed although a rank failed, which may not have written its blocks.
     BatchOfFailedRankCommitted,
     /// The manifest of an external sort names a batch that not all ranks have written.

@@ -41,6 +41,7 @@ impl<T: Transport> Group<T> {
                 };
                 let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
                 let prepared = prepared.map(|prepared| Prepared {
+                    continues: true,
                     further: ("the function or aggregates", hash_of(&aggregates)),
                     ..prepared
                 });
@@ -52,6 +53,7 @@ impl<T: Transport> Group<T> {
                 let columns = Columns::of_groups(groups, kernel.record_bytes());
                 let listed = sorted.turn_into(columns);
                 group.agree_on_columns(&mut sorted, listed)?;
+                group.release(&mut sorted);
                 group.note_total_time(time);
                 Ok(sorted)
             })
@@ -72,7 +74,10 @@ impl<T: Transport> Group<T> {
                 Summary::of(*node, records, kernel, aggregates).encode(&mut message);
             }
             // Ranks may have been excluded or readmitted since the result was made.
-            let membership = &sorted.safety.membership;
+            let membership = match mutant(Mutant::SummariesOfPresentNodes) {
+                true => self.members.membership(),
+                false => &sorted.safety.membership,
+            };
             let ranks = self.members.survivors();
             let most_nodes = ranks.map(|rank| membership.nodes_of(rank).len()).max();
             let size = kernel.record_bytes();

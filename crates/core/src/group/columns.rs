@@ -234,6 +234,7 @@ impl<T: Transport> Group<T> {
                 let columns = Columns::new(Rule::KeysAndValues(zip, keys.layout), widths);
                 let listed = sorted.turn_into(columns);
                 group.agree_on_columns(&mut sorted, listed)?;
+                group.release(&mut sorted);
                 group.note_total_time(time);
                 Ok(sorted)
             })
@@ -258,6 +259,7 @@ impl<T: Transport> Group<T> {
                 let columns = Columns::new(Rule::Order(zip), vec![size_of::<u64>()]);
                 let listed = sorted.turn_into(columns);
                 group.agree_on_columns(&mut sorted, listed)?;
+                group.release(&mut sorted);
                 group.note_total_time(time);
                 Ok(sorted)
             })
@@ -283,6 +285,7 @@ impl<T: Transport> Group<T> {
                 let columns = Columns::new(Rule::Positions(zip), vec![size_of::<u64>()]);
                 sorted.columns = Some(Box::new(columns));
                 group.scatter(&mut sorted, Some(blocks), time)?;
+                group.release(&mut sorted);
                 Ok(sorted)
             })
         })
@@ -337,7 +340,11 @@ impl<T: Transport> Group<T> {
         let prepared = match &zipped {
             Ok(records) => layout.and_then(|layout| {
                 let origin = InputOrigin::Zipped(Arc::clone(zip));
-                Prepared::of_made(layout, records, origin, &self.threads)
+                let prepared = Prepared::of_made(layout, records, origin, &self.threads)?;
+                Ok(Prepared {
+                    continues: true,
+                    ..prepared
+                })
             }),
             Err(error) => Err(error.clone()),
         };

@@ -71,7 +71,7 @@ impl<T: Transport> Group<T> {
             filter: None,
         };
         let absent = start.absent.clone();
-        let retains = !self.config.release_after_run && !prepared.unprotected;
+        let retains = prepared.retains(&self.config);
         let finished = self.engage(step(), |engine, beside| {
             let mut source = Inputs {
                 copies: None::<InputCopies<'_>>,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
+use super::GroupConfig;
 use crate::engine::{Checks, InputHash, InputHasher};
+use crate::mutants::{Mutant, mutant};
 use crate::query::zip::Zip;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::{Digest, DigestKey};
@@ -92,6 +94,8 @@ pub struct Prepared<'a> {
     pub(super) origin: InputOrigin,
     /// It gets no redundancy, because the caller can provide it again.
     pub(super) unprotected: bool,
+    /// The call has steps after the sort, which need the redundancy of its result in any case.
+    pub(super) continues: bool,
     /// Further arguments that are the same on all ranks, by their names, as a hash.
     pub(super) further: (&'static str, u64),
     /// The digest of the records from which they were copied, where blocks are checked and they were protected before.
@@ -107,6 +111,12 @@ pub(super) struct KeyedDigest {
 }
 
 impl<'a> Prepared<'a> {
+    /// Whether the redundancy of the result stays after the job.
+    pub fn retains(&self, config: &GroupConfig) -> bool {
+        let continues = self.continues && !mutant(Mutant::ResultReleasedTooEarly);
+        (continues || !config.release_after_run) && !self.unprotected
+    }
+
     /// Checks an input.
     pub fn new(input: SortInput<'a>, threads: &ThreadPool) -> Result<Prepared<'a>> {
         input.check("records")?;
@@ -123,6 +133,7 @@ impl<'a> Prepared<'a> {
             owned: None,
             origin: InputOrigin::Caller,
             unprotected: false,
+            continues: false,
             further: (FUNCTION, 0),
             digest: None,
         })

@@ -125,6 +125,13 @@ impl<T: Transport> Group<T> {
         self.agree_on_columns(result, listed)
     }
 
+    /// Releases the redundancy of the result of a call with steps after the sort, where it is not kept after calls.
+    pub(super) fn release(&self, result: &mut Sorted) {
+        if self.config.release_after_run {
+            result.safety.retained = None;
+        }
+    }
+
     /// Agrees that all ranks could make the columns of their blocks, which takes memory. Blocks of ranks that fail
     /// meanwhile are recovered. Collective.
     pub(super) fn agree_on_columns(

@@ -344,7 +344,7 @@ impl<T: Transport> Group<T> {
             record_bytes,
             starts_empty: false,
             held,
-            retains: !self.config.release_after_run && !prepared.unprotected,
+            retains: prepared.retains(&self.config),
             gathered,
             origin: prepared.origin.clone(),
             unprotected: prepared.unprotected,

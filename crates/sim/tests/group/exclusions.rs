@@ -32,17 +32,27 @@ impl Clocks for UnevenClocks {
 
 /// Starts a monitor in the foreground that finds rank 2 slow at its first test.
 pub fn start_monitor(group: &mut SimGroup<'_>) -> Result<()> {
+    let clocks = UnevenClocks {
+        is_slow: group.members().me() == Rank(2),
+        used: Cell::new(0.0),
+    };
+    start_monitor_with(group, Box::new(clocks), MonitorOptions::default().zeta)
+}
+
+/// Starts a monitor in the foreground with the clocks of this rank. A slow rank returns after `zeta` good tests.
+pub fn start_monitor_with(
+    group: &mut SimGroup<'_>,
+    clocks: Box<dyn Clocks>,
+    zeta: u32,
+) -> Result<()> {
     let config = MonitorConfig {
         options: MonitorOptions {
             interval: 1e-9,
+            zeta,
             ..MonitorOptions::default()
         },
         mode: MonitorMode::Foreground,
     };
-    let clocks = Box::new(UnevenClocks {
-        is_slow: group.members().me() == Rank(2),
-        used: Cell::new(0.0),
-    });
     let open = |_: &_, _| Ok(NoDatagrams);
     let started = group.start_monitor(Ok(config), Ok(true), None, clocks, open, |_, _| Ok(()));
     started.map(drop)

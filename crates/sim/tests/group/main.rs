@@ -11,6 +11,7 @@ mod named;
 mod observer;
 mod parity;
 mod points;
+mod programs;
 mod protected;
 mod queries;
 mod redundancy;

@@ -14,6 +14,7 @@ use super::traverse::{NodeData, Segment, traverse, upwards};
 use crate::engine::{Engine, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Members, Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
 use crate::tree::fold::Concatenate;
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::Slice;
@@ -202,27 +203,27 @@ impl Collect<'_, '_> {
         Ok(table)
     }
 
-    /// Checks that every record is in one block, and that the block's owner still executes its node.
+    /// Checks that every record is in one block, and that the block's owner still executes its node. If a rank has failed
+    /// since, a spare may execute the node of an excluded rank whose block has moved: then a recovery moves it again.
     fn check_table(&mut self, table: &[BlockEntry]) -> Result<()> {
         let members = &self.engine.members;
-        let misplaced = |entry: &BlockEntry| {
-            entry.node as usize >= members.cube().len()
-                || members.executor(Node(entry.node)) != entry.owner
-        };
-        if table.iter().any(misplaced) {
+        let nodes = members.cube().len();
+        let (end, gaps) = extent(table).ok_or_else(different_results)?;
+        let is_misplaced = |entry: &BlockEntry| members.executor(Node(entry.node)) != entry.owner;
+        let is_refused = mutant(Mutant::MovedBlockRefused) && table.iter().any(is_misplaced);
+        let is_unknown = |entry: &BlockEntry| entry.node as usize >= nodes;
+        if end > self.local.total || table.iter().any(is_unknown) || is_refused {
             return Err(different_results());
         }
-        let (end, gaps) = extent(table).ok_or_else(different_results)?;
-        if !gaps && end == self.local.total {
+        if !gaps && end == self.local.total && !table.iter().any(is_misplaced) {
             return Ok(());
         }
         let faulty = members.faulty().iter();
         let newly_failed = faulty.filter(|rank| !self.local.absent.contains(*rank));
         let newly_failed: Vec<Rank> = newly_failed.collect();
-        Err(if newly_failed.is_empty() || end > self.local.total {
-            different_results()
-        } else {
-            self.loss(newly_failed)
+        Err(match newly_failed.is_empty() {
+            true => different_results(),
+            false => self.loss(newly_failed),
         })
     }
 
