@@ -34,10 +34,13 @@ WITH_PARTS = {"sort", "rounds", "merge", "gather", "states", "keep", "recover", 
 # The groups that can reload all inputs, and the kinds of steps that do.
 RELOADING = {"reload", "reload-bitonic", "foreground"}
 RELOADED = {"sort", "rounds", "keep", "protect", "again", "select", "top", "unique", "by-key"}
+# The result of a bitonic sort cannot be made again from inputs, and these need one.
+BITONIC, WITH_RESULT = "reload-bitonic", {"recover", "unique", "by-key"}
 # The steps that use what an earlier step of the same group left, and the kinds of that one, the latest of which counts.
 USES = {"recover": {"keep", "recover"}, "again": {"protect", "update", "again"}}
 # The number of failures at once that a group tolerates in such steps; others tolerate one.
-TOLERATED = {"none": 0, "dense": 2, "parity": 2, **dict.fromkeys(["hyperquicksort", "quickmerge", "modified", *RELOADING], 99)}
+ALL = ["hyperquicksort", "quickmerge", "modified", *RELOADING]
+TOLERATED = {"none": 0, "dense": 2, "parity": 2, **dict.fromkeys(ALL, sys.maxsize)}
 FIELDS = ["kind", "group", "steps", "killed", "whole", "short", "lost"]
 SLICE = 0.012
 
@@ -76,8 +79,9 @@ class Steps:
 
 def tolerated(kind, group):
     """Returns the number of failures at once that a step that uses an earlier one tolerates."""
-    # The result of a bitonic sort cannot be made again from inputs.
-    return 0 if (kind, group) == ("recover", "reload-bitonic") else TOLERATED.get(group, 1)
+    if group == BITONIC and kind in WITH_RESULT or (group, kind) == ("released", "recover"):
+        return 0
+    return TOLERATED.get(group, 1)
 
 
 def problems_of_step(number, kind, group, ends, absent, new=None):
@@ -95,7 +99,7 @@ def problems_of_step(number, kind, group, ends, absent, new=None):
     if status == LOST and kind != "states":
         if not lost or not lost <= set(absent):
             yield f"lost data of ranks {sorted(lost)}, but only {sorted(absent)} were killed"
-        if group in RELOADING and kind in RELOADED:
+        if group in RELOADING and kind in RELOADED and not (group == BITONIC and kind in WITH_RESULT):
             yield "lost data, although they can be reloaded"
         if new is not None and len(new) <= tolerated(kind, group):
             yield f"lost data, although only {sorted(new)} were killed since they were protected"
@@ -128,7 +132,8 @@ def steps_of(ranks, longest, killed):
         ends = {rank: steps.ended[number] for rank, steps in ranks.items()
                 if number in steps.ended and (rank not in killed or number + 1 in steps.ended)}
         absent = {rank: len(steps.began) >= number - 1 for rank, steps in ranks.items() if rank not in ends}
-        used = [int(other) for other, before, same in longest[: number - 1] if same == group and before in USES.get(kind, ())]
+        used = [int(other) for other, before, same in longest[: number - 1]
+                if same == group and before in USES.get(kind, ())]
         new = {rank for rank in absent if len(ranks[rank].began) >= used[-1]} if used else None
         if ends:
             yield number, kind, group, ends, absent, new
@@ -150,7 +155,8 @@ def figures_of(ranks, killed):
 def table_of(figures):
     """Returns the rows of the table of all runs."""
     pairs = dict.fromkeys((kind, group) for kind, group, _ in sorted(figures))
-    return [{"kind": kind, "group": group, **{name: figures[kind, group, name] for name in FIELDS[2:]}} for kind, group in pairs]
+    counts = lambda pair: {name: figures[(*pair, name)] for name in FIELDS[2:]}
+    return [{"kind": kind, "group": group, **counts((kind, group))} for kind, group in pairs]
 
 
 class Chaos:

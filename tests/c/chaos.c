@@ -301,17 +301,18 @@ static ftsort *make_group(const char *directory, int number)
   config.dense = plans[number].dense;
   config.checks = plans[number].checks;
   config.spares = plans[number].spares;
+  config.release_after_run = plans[number].feature == RELEASED;
   config.reload = plans[number].store == FTSORT_STORE_RELOAD ? reload : NULL;
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
     fprintf(stderr, "group %s: %s\n", plans[number].name, ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
-  if (plans[number].monitor != UNMONITORED) {
+  if (plans[number].feature >= EXCLUDING) {
     ftsort_monitor_options options = FTSORT_MONITOR_OPTIONS_INIT;
-    options.mode = plans[number].monitor == FOREGROUND ? FTSORT_MONITOR_FOREGROUND : FTSORT_MONITOR_AUTO;
-    options.sharing = plans[number].monitor == WEIGHING ? FTSORT_SHARING_WEIGHTS : FTSORT_SHARING_EXCLUDE;
+    options.mode = plans[number].feature == FOREGROUND ? FTSORT_MONITOR_FOREGROUND : FTSORT_MONITOR_AUTO;
+    options.sharing = plans[number].feature == WEIGHING ? FTSORT_SHARING_WEIGHTS : FTSORT_SHARING_EXCLUDE;
     options.interval_ms = 20;
-    if (plans[number].monitor == EXCLUDING) options.first_ms = 50;
+    if (plans[number].feature == EXCLUDING) options.first_ms = 50;
     if (ftsort_monitor_start(group, &options, NULL) != FTSORT_OK) {
       fprintf(stderr, "group %s: %s\n", plans[number].name, ftsort_last_error(group));
       MPI_Abort(MPI_COMM_WORLD, 1);

@@ -12,29 +12,30 @@
 #define MOST_RECORDS 30000
 
 /* The groups: the algorithm, the store, the copies or shares, whether blocks are dense or have digests, whether the
- * highest rank is a spare, and the monitor: none, one with a thread of its own, where MPI allows it, which excludes slow
- * ranks or gives them smaller shares, or one in the foreground. */
-enum monitor { UNMONITORED, EXCLUDING, WEIGHING, FOREGROUND };
+ * highest rank is a spare, and a feature: redundancy that is released after each call, or a monitor. It has a thread of its
+ * own, where MPI allows it, and excludes slow ranks or gives them smaller shares, or it works in the foreground. */
+enum feature { PLAIN, RELEASED, EXCLUDING, WEIGHING, FOREGROUND };
 static const struct {
   const char *name;
   int32_t algorithm, store, replicas, dense;
   uint32_t checks, spares;
-  enum monitor monitor;
+  enum feature feature;
 } plans[] = {
-    {"default", FTSORT_AUTO, FTSORT_STORE_MEMORY, 0, 0, 0, 0, UNMONITORED},
-    {"hyperquicksort", FTSORT_HYPERQUICKSORT, FTSORT_STORE_MEMORY, -1, 0, 0, 0, UNMONITORED}, /* N - 1 copies */
-    {"dense", FTSORT_SAMPLESORT, FTSORT_STORE_MEMORY, 2, 1, 0, 0, UNMONITORED},
-    {"bitonic", FTSORT_BITONIC, FTSORT_STORE_MEMORY, 1, 0, 0, 0, UNMONITORED},
-    {"parity", FTSORT_AUTO, FTSORT_STORE_PARITY, 2, 0, 0, 0, UNMONITORED},
-    {"spares", FTSORT_AUTO, FTSORT_STORE_MEMORY, 1, 0, 0, 1, UNMONITORED},
+    {"default", FTSORT_AUTO, FTSORT_STORE_MEMORY, 0, 0, 0, 0, PLAIN},
+    {"hyperquicksort", FTSORT_HYPERQUICKSORT, FTSORT_STORE_MEMORY, -1, 0, 0, 0, PLAIN}, /* N - 1 copies */
+    {"dense", FTSORT_SAMPLESORT, FTSORT_STORE_MEMORY, 2, 1, 0, 0, PLAIN},
+    {"bitonic", FTSORT_BITONIC, FTSORT_STORE_MEMORY, 1, 0, 0, 0, PLAIN},
+    {"parity", FTSORT_AUTO, FTSORT_STORE_PARITY, 2, 0, 0, 0, PLAIN},
+    {"spares", FTSORT_AUTO, FTSORT_STORE_MEMORY, 1, 0, 0, 1, PLAIN},
+    {"released", FTSORT_AUTO, FTSORT_STORE_MEMORY, 1, 0, 0, 0, RELEASED},
     {"excluding", FTSORT_AUTO, FTSORT_STORE_MEMORY, 1, 0, 0, 0, EXCLUDING},
     {"weighing", FTSORT_AUTO, FTSORT_STORE_MEMORY, 1, 0, 0, 0, WEIGHING},
     {"foreground", FTSORT_AUTO, FTSORT_STORE_RELOAD, 0, 0, 0, 0, FOREGROUND},
-    {"quickmerge", FTSORT_QUICKMERGE, FTSORT_STORE_DIRECTORY, 0, 0, 0, 0, UNMONITORED},
-    {"modified", FTSORT_QUICKMERGE_MODIFIED, FTSORT_STORE_DIRECTORY, 0, 0, FTSORT_CHECK_DIGEST, 0, UNMONITORED},
-    {"reload", FTSORT_AUTO, FTSORT_STORE_RELOAD, 0, 0, 0, 0, UNMONITORED},
-    {"reload-bitonic", FTSORT_BITONIC, FTSORT_STORE_RELOAD, 0, 0, 0, 0, UNMONITORED},
-    {"none", FTSORT_AUTO, FTSORT_STORE_NONE, 0, 0, 0, 0, UNMONITORED},
+    {"quickmerge", FTSORT_QUICKMERGE, FTSORT_STORE_DIRECTORY, 0, 0, 0, 0, PLAIN},
+    {"modified", FTSORT_QUICKMERGE_MODIFIED, FTSORT_STORE_DIRECTORY, 0, 0, FTSORT_CHECK_DIGEST, 0, PLAIN},
+    {"reload", FTSORT_AUTO, FTSORT_STORE_RELOAD, 0, 0, 0, 0, PLAIN},
+    {"reload-bitonic", FTSORT_BITONIC, FTSORT_STORE_RELOAD, 0, 0, 0, 0, PLAIN},
+    {"none", FTSORT_AUTO, FTSORT_STORE_NONE, 0, 0, 0, 0, PLAIN},
 };
 enum { GROUPS = sizeof plans / sizeof plans[0] };
 

@@ -11,17 +11,23 @@ use ftsort_sim::transport::Failure;
 /// The number of the call that decides the input of each rank; 0: the rank has none.
 pub(super) type Inputs = Vec<usize>;
 
+/// A program, and the group that runs it.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
+    /// Decides the calls, the inputs and the interleaving.
     pub seed: u64,
     pub ranks: usize,
     pub config: GroupConfig,
+    /// Whether a callback can load inputs again.
     pub reloads: bool,
+    /// Whether ranks are excluded as slow at times.
     pub is_monitored: bool,
+    /// The number of calls.
     pub calls: usize,
     pub failures: Vec<Failure>,
 }
 
+/// Draws a program.
 pub(super) fn draw_program(seed: u64) -> Program {
     let mut draw = SplitMix::new(seed);
     let ranks = 2 + draw.below(5) as usize;

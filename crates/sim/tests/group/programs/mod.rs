@@ -24,6 +24,7 @@ use ftsort_kernels::error::{Result, Status};
 use ftsort_kernels::random::SplitMix;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
+/// A call of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Sort,
@@ -410,7 +411,10 @@ fn play_program(program: &Program) -> std::result::Result<Vec<Record>, String> {
         }
         Ok(())
     });
-    played?;
+    let error = played?.into_iter().flatten().find_map(Result::err);
+    if let Some(error) = error {
+        return Err(format!("the group was not created: {error}"));
+    }
     Ok(records
         .into_iter()
         .map(|record: Rc<RefCell<Record>>| record.take())
