@@ -127,7 +127,8 @@ impl Program {
         match (call, &self.config.store) {
             (Recover, _) if self.config.release_after_run => 0,
             _ if self.reloads && call == Again => self.ranks,
-            _ if self.reloads && self.remakes_results() => self.ranks,
+            // A recovered result has copies of its blocks, and not of the inputs.
+            (_, StoreChoice::Memory(0)) if self.reloads && self.remakes_results() => self.ranks,
             (_, StoreChoice::Memory(copies)) => *copies,
             (_, StoreChoice::Parity(shape)) => shape.shares,
             (_, StoreChoice::Directory(_)) => self.ranks,
