@@ -36,7 +36,7 @@ RELOADING = {"reload", "reload-bitonic", "foreground"}
 RELOADED = {"sort", "rounds", "keep", "protect", "again", "select", "top", "unique", "by-key"}
 # The result of a bitonic sort cannot be made again from inputs, and these need one.
 BITONIC, WITH_RESULT = "reload-bitonic", {"recover", "unique", "by-key"}
-# The steps that use what an earlier step of the same group left, and the kinds of that one, the latest of which counts.
+# The steps that use a result or input of an earlier step of the same group, and the kinds of that step; the latest counts.
 USES = {"recover": {"keep", "recover"}, "again": {"protect", "update", "again"}}
 # The number of failures at once that a group tolerates in such steps; others tolerate one.
 ALL = ["hyperquicksort", "quickmerge", "modified", *RELOADING]

@@ -226,47 +226,65 @@ static ftsort_status unique(ftsort *group, ftsort_result **result)
   return status;
 }
 
-/* The sorted order: a stable one. */
-static ftsort_status argsort(ftsort *group, ftsort_result **result)
+/* The positions of a block, and the records of all inputs to which they belong. */
+typedef struct {
+  const uint64_t *places;
+  const uint32_t *all;
+  size_t offset;
+} positions_of_block;
+
+typedef int (*position_check)(const positions_of_block *block, size_t k);
+
+/* Checks the positions in the blocks of a result one by one. */
+static ftsort_status compare_positions(ftsort_status status, const ftsort_result *result, position_check is_right)
 {
-  uint32_t *keys = input_of(rank), *all;
-  ftsort_status status = ftsort_argsort(group, &u32, keys, count_of(rank), result);
+  uint32_t *all;
   size_t i, k, records = all_records(0, &all);
   ftsort_block block;
-  free(keys);
   expect_inputs();
   step.total = records;
-  for (i = 0; status == FTSORT_OK && ftsort_result_block(*result, i, &block) == FTSORT_OK; i++) {
-    const uint64_t *places = (const uint64_t *)block.data;
+  for (i = 0; status == FTSORT_OK && ftsort_result_block(result, i, &block) == FTSORT_OK; i++) {
+    positions_of_block own;
+    own.places = (const uint64_t *)block.data;
+    own.all = all;
+    own.offset = (size_t)block.offset;
     step.part += block.count;
-    for (k = 0; k < block.count && !step.wrong; k++) {
-      const int is_right = places[k] < records && all[places[k]] == step.expected[block.offset + k];
-      expect(is_right && (k == 0 || all[places[k]] != all[places[k - 1]] || places[k - 1] < places[k]),
-             "a position of a record");
-    }
+    for (k = 0; k < block.count && !step.wrong; k++)
+      expect(own.places[k] < records && is_right(&own, k), "a position of a record");
   }
   free(all);
   return status;
 }
 
+/* Equal records keep their order. */
+static int is_in_order(const positions_of_block *block, size_t k)
+{
+  const uint64_t *places = block->places;
+  const uint32_t *all = block->all;
+  return all[places[k]] == step.expected[block->offset + k] &&
+         (k == 0 || all[places[k]] != all[places[k - 1]] || places[k - 1] < places[k]);
+}
+
+static ftsort_status argsort(ftsort *group, ftsort_result **result)
+{
+  uint32_t *keys = input_of(rank);
+  ftsort_status status = ftsort_argsort(group, &u32, keys, count_of(rank), result);
+  free(keys);
+  return compare_positions(status, *result, is_in_order);
+}
+
+static int is_place_in_order(const positions_of_block *block, size_t k)
+{
+  return block->all[block->offset + k] == step.expected[block->places[k]];
+}
+
 /* The inverse of the sorted order: the blocks have the inputs' order and sizes. */
 static ftsort_status positions(ftsort *group, ftsort_result **result)
 {
-  uint32_t *keys = input_of(rank), *all;
+  uint32_t *keys = input_of(rank);
   ftsort_status status = ftsort_positions(group, &u32, keys, count_of(rank), result);
-  size_t i, k, records = all_records(0, &all);
-  ftsort_block block;
   free(keys);
-  expect_inputs();
-  step.total = records;
-  for (i = 0; status == FTSORT_OK && ftsort_result_block(*result, i, &block) == FTSORT_OK; i++) {
-    const uint64_t *places = (const uint64_t *)block.data;
-    step.part += block.count;
-    for (k = 0; k < block.count && !step.wrong; k++)
-      expect(places[k] < records && all[block.offset + k] == step.expected[places[k]], "a position in the order");
-  }
-  free(all);
-  return status;
+  return compare_positions(status, *result, is_place_in_order);
 }
 
 static void fill_values(const uint32_t *keys, uint64_t *values, size_t count)

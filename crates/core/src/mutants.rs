@@ -59,7 +59,7 @@ mutants! {
     SummariesOfPresentNodes,
     /// The redundancy of a sorted result is released before the last step of its call.
     ResultReleasedTooEarly,
-    /// A result is refused if a spare has taken over the node of an excluded rank whose block had moved.
+    /// A result is refused if a spare has taken over the node of an excluded rank after its block had moved.
     MovedBlockRefused,
     /// A batch of an external sort is committed although a rank failed, which may not have written its blocks.
     BatchOfFailedRankCommitted,

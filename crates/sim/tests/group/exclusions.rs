@@ -117,22 +117,26 @@ fn a_result_of_an_exclusion_is_recovered_and_gathered() {
     }
 }
 
-/// An input that moved to another rank with the node of an excluded rank is still protected for later sorts, also of ones
-/// by other keys, and after failures.
-#[test]
-fn a_protected_input_is_sorted_by_two_keys_after_an_exclusion_and_failures() {
-    let descending = Layout::new(Fields {
+/// The descending order of keys.
+pub fn descending_order() -> Order {
+    let layout = Layout::new(Fields {
         record_bytes: size_of::<i32>(),
         key: KeyKind::I32 as i32,
         descending: true,
         ..Fields::default()
     });
-    let descending = Order {
-        layout: descending.expect("a number is its own key"),
+    Order {
+        layout: layout.expect("a number is its own key"),
         stable: false,
-    };
+    }
+}
+
+/// An input that moved to another rank with the node of an excluded rank is still protected for later sorts, also of ones
+/// by other keys, and after failures.
+#[test]
+fn a_protected_input_is_sorted_by_two_keys_after_an_exclusion_and_failures() {
     for seed in SEEDS {
-        let order = descending.clone();
+        let order = descending_order();
         let failures = "3@10 2@11";
         let outcomes = play_group(
             4,

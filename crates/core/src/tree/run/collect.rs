@@ -203,8 +203,9 @@ impl Collect<'_, '_> {
         Ok(table)
     }
 
-    /// Checks that every record is in one block, and that the block's owner still executes its node. If a rank has failed
-    /// since, a spare may execute the node of an excluded rank whose block has moved: then a recovery moves it again.
+    /// Checks that every record is in one block, and that the block's owner still executes its node. The block of an
+    /// excluded rank has moved. If the rank has failed since, a spare may execute its node: then a recovery moves the block
+    /// again.
     fn check_table(&mut self, table: &[BlockEntry]) -> Result<()> {
         let members = &self.engine.members;
         let nodes = members.cube().len();

@@ -122,7 +122,7 @@ impl Program {
         !is_bitonic && matches!(self.config.store, StoreChoice::Memory(_))
     }
 
-    /// The number of failures at once that a call tolerates that uses what an earlier call left.
+    /// The number of failures at once that a call tolerates if it uses the result or input of an earlier call.
     pub fn tolerated(&self, call: Call) -> usize {
         match (call, &self.config.store) {
             (Recover, _) if self.config.release_after_run => 0,

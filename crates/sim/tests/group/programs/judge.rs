@@ -1,5 +1,4 @@
-//! The rules for random programs: what the ends of a call may be on the ranks that return from it, and on those that
-//! fail.
+//! The rules for random programs: the statuses, losses and parts of results with which the ranks may return from a call.
 
 use std::collections::BTreeSet;
 
