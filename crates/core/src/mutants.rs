@@ -175,8 +175,17 @@ mutants! {
     SortedInputCopied,
     /// A recovery replaces a copy of a protected input by one that is sorted by the key of the present job.
     SortedInputHeld,
+    /// An executor encodes a protected input as the present job has sorted it.
+    SortedInputAdopted,
+    /// An update fails if the old input of a rank is lost that fails in the call, although its new one can be loaded.
+    OldInputsNeeded,
+    /// A rank with a protected input that has changed gets a copy back, but keeps the changed one for other ranks.
+    ChangedInputHeld,
     /// Copies of protected inputs are not renewed if a callback can load the inputs again.
     InputsLeftToCallback,
+    /// All pieces of an input that no rank holds are expected from the executor that could load it again, although its
+    /// owner keeps them.
+    KeptPiecesReloaded,
     /// An input that was loaded again is encoded in the order of the present job.
     PreparedInputEncoded,
     /// An executor continues from the first version that it finds.

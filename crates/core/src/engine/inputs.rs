@@ -26,6 +26,11 @@ pub trait Source {
     /// Returns whether inputs of other ranks can be reloaded; the same on all ranks.
     fn can_reload(&self) -> bool;
 
+    /// As [`Source::can_reload`], for the input of this rank.
+    fn can_reload_of(&self, _rank: Rank) -> bool {
+        self.can_reload()
+    }
+
     /// Returns the hash of this rank's own input; `input` has the same records, perhaps in another order.
     fn known_by(&self, input: &[u8]) -> InputHash {
         InputHash::of(input)

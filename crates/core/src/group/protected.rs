@@ -298,7 +298,7 @@ impl<T: Transport> Group<T> {
         };
         let own = input.data.clone();
         input.data = self.engage(step, |engine, _| {
-            repair_inputs(engine, &input.held, own, known.digest)
+            repair_inputs(engine, &mut input.held, own, known.digest)
         })?;
         Ok(())
     }

@@ -163,12 +163,14 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         }
     }
     if trial.algorithm == Method::SftBitonic && !trial.checks {
-        // Then the last message of a node may be a copy of data that it has checked already.
-        let last = format!("~{}.message", checked_rounds(ranks));
+        // Then the first message of a node may be a copy of an input that no other rank knows, and the last one a copy of
+        // data that it has checked already.
+        let copies = [1, checked_rounds(ranks)].map(|round| format!("~{round}.message"));
         let moved = !trial.failures.is_empty() || !trial.exclusions.is_empty();
+        let may_be_copied = |words: &String| copies.iter().any(|copy| words.contains(copy));
         trial
             .corruptions
-            .retain(|words| !moved || !words.contains(&last));
+            .retain(|words| !moved || !may_be_copied(words));
     }
     if draw.once_in(6) {
         draw_refusal(&mut draw, &mut trial);

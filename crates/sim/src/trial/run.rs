@@ -348,7 +348,7 @@ fn sort(
         updates = protected.updates;
         (held, input) = (Some(protected.held), protected.input);
     }
-    if let (Some(held), Some(digest)) = (&held, digest) {
+    if let (Some(held), Some(digest)) = (&mut held, digest) {
         let repaired = repair_inputs(context.engine, held, input, digest);
         input = context.noted(repaired)?;
     }

@@ -208,8 +208,8 @@ fn may_lose(trial: &Trial, first: &SortOutcome) -> bool {
     failed + changes.clone().count() > redundant || failed > 0 && changes.any(is_repeated)
 }
 
-/// Checks that all survivors agree on the updates, that an update without a failure is not refused, and that a new input
-/// counts once it has left its rank.
+/// Checks that all survivors agree on the updates, that an update is not refused without a failure or if inputs can be
+/// loaded again, and that a new input counts once it has left its rank.
 pub(super) fn judge_updates(
     trial: &Trial,
     run: &TrialRun,
@@ -230,6 +230,10 @@ pub(super) fn judge_updates(
     let is_refused = |refused: &Refused| !refused.is_interrupted;
     if !may_lose(trial, first) && agreed.refused.iter().any(is_refused) {
         return Some("an update is refused although no rank has failed meanwhile".into());
+    }
+    let is_certain = trial.can_reload() && !trial.lies && trial.corruptions.is_empty();
+    if is_certain && !agreed.refused.is_empty() {
+        return Some("an update is refused although the inputs can be loaded again".into());
     }
     let keeps_copies = matches!(
         trial.store,

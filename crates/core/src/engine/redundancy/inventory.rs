@@ -131,17 +131,30 @@ impl Job<'_, '_> {
             };
             found.places.insert(*node, last);
             let block = match last == me {
-                true if self.recomputes() => {
-                    // As its owner passed it, if it stays protected: later jobs may sort it by another key.
-                    let held = self.redundancy.store.held(*node);
-                    result.check(held).flatten()
-                }
-                true => self.progress.blocks.get(node).cloned(),
+                true => result.check(self.input_here(*node)).flatten(),
                 false => None,
             };
             adopted.extend(block.map(|block| (*node, block)));
         }
         adopted
+    }
+
+    /// Returns an input that this rank has as the executor of its node; as its owner passed it, if it stays protected:
+    /// later jobs may sort it by another key.
+    fn input_here(&self, node: Node) -> Result<Option<Block>> {
+        let stays = self.redundancy.outlives_job && !mutant(Mutant::SortedInputAdopted);
+        let held = match self.recomputes() || stays {
+            true => self.redundancy.store.held(node)?,
+            false => None,
+        };
+        if held.is_some() || self.recomputes() {
+            return Ok(held);
+        }
+        let block = self.progress.blocks.get(&node).cloned();
+        Ok(block.map(|block| Block {
+            sorted: block.sorted && !stays,
+            ..block
+        }))
     }
 
     /// Returns the bits that describe this rank's part in an encoding.

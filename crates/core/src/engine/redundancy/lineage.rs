@@ -200,11 +200,11 @@ impl Job<'_, '_> {
         };
         let mut plan = Plan::default();
         self.plan_inputs(&LostNodes::new(), &holdings, &mut plan);
-        for origin in &plan.reloads {
-            let input = self.inputs.reload(*origin);
+        for origin in self.reloads_here(&plan) {
+            let input = self.inputs.reload(origin);
             if let Some(input) = result.check(input) {
                 let input = self.engine.sealed(input);
-                self.hold(*origin, Delivery::Got(input), &mut result);
+                self.hold(origin, Delivery::Got(input), &mut result);
             }
         }
         let transfers = self.transfers(&plan, &mut result);
@@ -250,9 +250,8 @@ impl Job<'_, '_> {
     /// Reloads the inputs that this rank must get from the caller, and brings each into the form that the
     /// first round needs while the callback makes the next.
     fn reload_inputs(&mut self, plan: &Plan, result: &mut RoundResult) {
-        let origins: Vec<Rank> = (plan.reloads.iter().copied())
-            .filter(|origin| !self.redundancy.held.contains(*origin))
-            .collect();
+        let mut origins = self.reloads_here(plan);
+        origins.retain(|origin| !self.redundancy.held.contains(*origin));
         if origins.is_empty() {
             return;
         }

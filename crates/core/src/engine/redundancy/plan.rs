@@ -15,7 +15,7 @@ use crate::vcube::Node;
 /// The transfers of this rank that bring blocks and copies to their places, in an order that is the same on all ranks.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// Inputs that this rank must reload.
+    /// Inputs that are reloaded, each by the executor of its home node; the same on all ranks.
     pub reloads: Vec<Rank>,
     /// Pieces to send: the node that needs it, the owner of the input, and the rank that sends it.
     pub pieces: Vec<(Node, Rank, Rank)>,
@@ -96,7 +96,7 @@ impl Job<'_, '_> {
                     && contributors.contains(origin.home())
                 {
                     // The owner keeps the piece, if no rank has the whole input.
-                    let from = self.sender(origin, holdings).unwrap_or(origin);
+                    let from = self.sender(origin, holdings, &plan).unwrap_or(origin);
                     if from == me || is_mine {
                         plan.pieces.push((*node, origin, from));
                     }
@@ -139,13 +139,10 @@ impl Job<'_, '_> {
             let mut nodes = nodes.filter(|(_, from)| from.contains(origin.home()));
             nodes.any(|(node, _)| !self.is_kept(*node, origin))
         };
-        let can_reload = self.inputs.source.can_reload();
         for origin in self.inputs_of_no_rank(holdings) {
             let needed = is_needed(origin);
-            if can_reload && (needed || copies > 0) {
-                if members.executor(origin.home()) == me {
-                    plan.reloads.push(origin);
-                }
+            if self.inputs.source.can_reload_of(origin) && (needed || copies > 0) {
+                plan.reloads.push(origin);
             } else if needed {
                 plan.lost.push(origin);
             }
@@ -158,7 +155,7 @@ impl Job<'_, '_> {
         let to_hold = nodes_held_by(me, members, members.membership(), copies).into_iter();
         origins.extend(to_hold.filter_map(|node| self.home_with_input(node)));
         for origin in origins {
-            let Some(keeper) = self.sender(origin, holdings) else {
+            let Some(keeper) = self.sender(origin, holdings, plan) else {
                 continue;
             };
             let held = holdings.of(origin, members);
@@ -184,7 +181,7 @@ impl Job<'_, '_> {
     fn possibly_sent(&self, plan: &Plan) -> BTreeSet<Rank> {
         let members = &self.engine.members;
         let mut origins: BTreeSet<Rank> = self.redundancy.held.iter().collect();
-        origins.extend(&plan.reloads);
+        origins.extend(self.reloads_here(plan));
         origins.insert(members.me());
         if mutant(Mutant::RequestsFromFailedOwner) {
             origins.extend(Rank::all(members.ranks()));
@@ -193,16 +190,27 @@ impl Job<'_, '_> {
         origins
     }
 
-    /// Returns the rank that sends an input or pieces of it. None: no rank has it, and it cannot be reloaded.
-    fn sender(&self, origin: Rank, holdings: &Holdings) -> Option<Rank> {
+    /// The owners of the inputs that this rank reloads.
+    pub(super) fn reloads_here(&self, plan: &Plan) -> Vec<Rank> {
+        let members = &self.engine.members;
+        let is_mine = |origin: &Rank| members.executor(origin.home()) == members.me();
+        let origins = plan.reloads.iter().copied();
+        origins.filter(is_mine).collect()
+    }
+
+    /// Returns the rank that sends an input or pieces of it. None: no rank has it, and it is not reloaded.
+    fn sender(&self, origin: Rank, holdings: &Holdings, plan: &Plan) -> Option<Rank> {
         let members = &self.engine.members;
         let held = holdings.of(origin, members);
         match held.is_empty() {
             _ if mutant(Mutant::RequestsFromFailedOwner) => Some(origin),
             false => Some(nearest(origin, &held)),
             true => {
-                let can_reload = self.inputs.source.can_reload();
-                can_reload.then(|| members.executor(origin.home()))
+                let is_reloaded = match mutant(Mutant::KeptPiecesReloaded) {
+                    true => self.inputs.source.can_reload(),
+                    false => plan.reloads.contains(&origin),
+                };
+                is_reloaded.then(|| members.executor(origin.home()))
             }
         }
     }

@@ -31,7 +31,7 @@ pub fn update_inputs(
     mut parts: JobParts<'_>,
     lost: &mut RankSet,
 ) -> Result<()> {
-    recover_inputs(engine, inputs, &mut parts, lost)?;
+    let replaced = recover_inputs(engine, inputs, &mut parts, lost)?;
     let (state, below) = inputs.lend();
     let is_unchanged = |rank: &Rank| {
         let has_none = state.absent.contains(*rank) || mutant(Mutant::FailedInputsForgotten);
@@ -75,6 +75,8 @@ pub fn update_inputs(
             let is_loss = error.status == Status::DataLost && !has_parity;
             let gone = RankSet::from_ranks(ranks, unchanged.filter(|_| is_loss));
             inputs.give_up(&gone);
+            // The next call that needs them reports their loss.
+            inputs.state.absent.remove_all(&replaced);
             return Err(error);
         }
     };
@@ -87,55 +89,70 @@ pub fn update_inputs(
     Ok(())
 }
 
-/// Brings inputs with parity to the executors of the ranks that have failed since, and encodes them again. Collective.
+/// Brings inputs with parity to the executors of the ranks that have failed since, and encodes them again. Returns the
+/// ranks that fail in this call and have no old input any more, but a new one that a callback can load. Collective.
 fn recover_inputs(
     engine: &mut Engine<'_>,
     inputs: &mut HeldInputs,
     parts: &mut JobParts<'_>,
     lost: &mut RankSet,
-) -> Result<()> {
-    let Some(encoding) = inputs.store.encoding(Covered::Inputs) else {
-        return Ok(());
-    };
-    let is_whole = inputs.state.membership == *engine.members.membership();
-    if is_whole || mutant(Mutant::InputsReplacedBeforeRecovery) {
-        return Ok(());
-    }
-    let home = engine.members.me().home();
-    let mut mine = encoding.mine.iter();
-    let own = mine.find(|(node, _)| *node == home);
-    let own = own.map_or_else(Slice::default, |(_, block)| records_of(block.clone()));
-    let checks = parts.checks.map(|checks| Checks {
-        input: checks.key.digest(&own),
-        ..checks.clone()
-    });
-    let mut source = OldInput {
-        own,
-        others: parts.source,
-    };
-    let recovery = JobParts {
-        store: parts.store,
-        source: &mut source,
-        input: Slice::default(),
-        absent: RankSet::new(engine.members.ranks()),
-        checks: checks.as_ref(),
-        held: Some(inputs),
-        retains: false,
-        gathered: Gathered::default(),
-    };
-    let recovered = run_job(engine, &LoadOnly, recovery, lost);
-    if let Err(error) = &recovered
-        && error.status == Status::DataLost
-    {
+) -> Result<RankSet> {
+    let mut replaced = RankSet::new(engine.members.ranks());
+    loop {
+        let Some(encoding) = inputs.store.encoding(Covered::Inputs) else {
+            return Ok(replaced);
+        };
+        let is_whole = inputs.state.membership == *engine.members.membership();
+        if is_whole || mutant(Mutant::InputsReplacedBeforeRecovery) {
+            return Ok(replaced);
+        }
+        let home = engine.members.me().home();
+        let mut mine = encoding.mine.iter();
+        let own = mine.find(|(node, _)| *node == home);
+        let own = own.map_or_else(Slice::default, |(_, block)| records_of(block.clone()));
+        let checks = parts.checks.map(|checks| Checks {
+            input: checks.key.digest(&own),
+            ..checks.clone()
+        });
+        let mut source = OldInput {
+            own,
+            others: parts.source,
+            reloadable: &parts.absent,
+        };
+        let recovery = JobParts {
+            store: parts.store,
+            source: &mut source,
+            input: Slice::default(),
+            absent: RankSet::new(engine.members.ranks()),
+            checks: checks.as_ref(),
+            held: Some(inputs),
+            retains: false,
+            gathered: Gathered::default(),
+        };
+        let Err(error) = run_job(engine, &LoadOnly, recovery, lost) else {
+            return Ok(replaced);
+        };
+        if error.status != Status::DataLost {
+            return Err(error);
+        }
         inputs.give_up(lost);
+        let have_new =
+            parts.source.can_reload() && lost.iter().all(|rank| !parts.absent.contains(rank));
+        if !have_new || mutant(Mutant::OldInputsNeeded) {
+            return Err(error);
+        }
+        replaced.extend(lost);
+        *lost = RankSet::new(lost.ranks());
     }
-    recovered.map(drop)
 }
 
-/// Copies this rank's old input, and reloads those of other ranks.
+/// Copies this rank's old input, and reloads those of ranks that had failed before the call: of the others the callback
+/// gives the new ones.
 struct OldInput<'s> {
     own: Slice,
     others: &'s mut dyn Source,
+    /// The ranks with old inputs that can be reloaded.
+    reloadable: &'s RankSet,
 }
 
 impl Source for OldInput<'_> {
@@ -151,6 +168,10 @@ impl Source for OldInput<'_> {
         self.others.can_reload()
     }
 
+    fn can_reload_of(&self, rank: Rank) -> bool {
+        self.can_reload() && self.reloadable.contains(rank)
+    }
+
     fn reload(&mut self, rank: Rank) -> Result<Buffer> {
         self.others.reload(rank)
     }
@@ -160,7 +181,7 @@ impl Source for OldInput<'_> {
 /// If no copy is intact, a sort of the input detects it. Collective, where blocks are checked.
 pub fn repair_inputs(
     engine: &mut Engine<'_>,
-    inputs: &HeldInputs,
+    inputs: &mut HeldInputs,
     own: Slice,
     digest: Digest,
 ) -> Result<Slice> {
@@ -208,6 +229,12 @@ pub fn repair_inputs(
         let mut error = None;
         let moved = engine.transfer(transfers, 1, &mut error)?;
         let got = moved.map(|deliveries| deliveries.into_iter().find_map(Delivery::got));
+        if let Some(Some(copy)) = &got
+            && !mutant(Mutant::ChangedInputHeld)
+            && let Err(refused) = inputs.store.hold(me.home(), copy)
+        {
+            error.get_or_insert(refused);
+        }
         match engine.commit(got.is_some(), error.as_ref())? {
             Verdict::Committed => {
                 engine.stats.corruptions += 1;
