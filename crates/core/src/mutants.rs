@@ -181,6 +181,8 @@ mutants! {
     OldInputsNeeded,
     /// A rank with a protected input that has changed gets a copy back, but keeps the changed one for other ranks.
     ChangedInputHeld,
+    /// A recovery of a result commits the blocks at their new executors before it copies them.
+    BlockGivenUpBeforeCopies,
     /// Copies of protected inputs are not renewed if a callback can load the inputs again.
     InputsLeftToCallback,
     /// All pieces of an input that no rank holds are expected from the executor that could load it again, although its

@@ -9,6 +9,7 @@ use ftsort_core::group::protected::Order;
 use ftsort_core::group::{Clocks, GroupConfig, MonitorConfig, MonitorMode, SortInput, Sorted};
 use ftsort_core::members::Rank;
 use ftsort_core::monitor::MonitorOptions;
+use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_kernels::error::Result;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
@@ -95,26 +96,43 @@ fn blocks_stay_on_the_ranks_that_sorted_them() {
     }
 }
 
+/// Sorts with a slow rank, and recovers and gathers the result after a failure. Returns whether a survivor has given up a
+/// block.
+fn recover_after_exclusion(seed: u64) -> bool {
+    let outcomes = play_group(4, seed, GroupConfig::default(), "1@10", |rank, group| {
+        start_monitor(group)?;
+        let mut sorted = group.sort_keys(&keys(rank))?;
+        let made = addresses(&sorted);
+        fail_in(group, 10, 1)?;
+        group.recover(&mut sorted)?;
+        let now = addresses(&sorted);
+        let has_moved = !made.iter().all(|address| now.contains(address));
+        Ok((has_moved, parts(&sorted), whole(group, &mut sorted)?))
+    });
+    let outcomes: Vec<_> = outcomes.into_iter().flatten().map(Result::unwrap).collect();
+    let blocks = outcomes
+        .iter()
+        .map(|(_, blocks, _)| Some(Ok(blocks.clone())));
+    assert_eq!(joined(blocks.collect()), all_keys(4), "seed {seed}");
+    let wholes = outcomes.iter().map(|(.., whole)| &whole[..]);
+    assert_eq!(
+        wholes.collect::<Vec<_>>().concat(),
+        all_keys(4),
+        "seed {seed}"
+    );
+    outcomes.iter().any(|(has_moved, ..)| *has_moved)
+}
+
 /// The block of a failed rank goes to another rank, and the blocks of the survivors stay.
 #[test]
 fn a_result_of_an_exclusion_is_recovered_and_gathered() {
     for seed in SEEDS {
-        let outcomes = play_group(4, seed, GroupConfig::default(), "1@10", |rank, group| {
-            start_monitor(group)?;
-            let mut sorted = group.sort_keys(&keys(rank))?;
-            let made = addresses(&sorted);
-            fail_in(group, 10, 1)?;
-            group.recover(&mut sorted)?;
-            let now = addresses(&sorted);
-            assert!(made.iter().all(|address| now.contains(address)));
-            Ok((parts(&sorted), whole(group, &mut sorted)?))
-        });
-        let outcomes = outcomes.into_iter().flatten().map(Result::unwrap);
-        let (blocks, wholes): (Vec<_>, Vec<_>) = outcomes.unzip();
-        let blocks = blocks.into_iter().map(|blocks| Some(Ok(blocks))).collect();
-        assert_eq!(joined(blocks), all_keys(4), "seed {seed}");
-        assert_eq!(wholes.concat(), all_keys(4), "seed {seed}");
+        assert!(!recover_after_exclusion(seed), "seed {seed}");
     }
+    set_mutant(Some(Mutant::BlocksOfResultMoved));
+    let has_moved = recover_after_exclusion(1);
+    set_mutant(None);
+    assert!(has_moved);
 }
 
 /// The descending order of keys.

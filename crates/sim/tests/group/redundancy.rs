@@ -1,6 +1,6 @@
 //! Results that are recovered after failures, and versions that are kept in files.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -9,8 +9,10 @@ use super::{
     statuses, transport,
 };
 use ftsort_core::engine::{Event, Observer, Occasion};
+use ftsort_core::faults::Plan;
 use ftsort_core::group::{
-    Group, GroupConfig, GroupObserver, SortInput, Sorted, StoreChoice, TreeOptions,
+    Group, GroupConfig, GroupObserver, HostBudget, Services, SortInput, Sorted, StoreChoice,
+    TreeOptions,
 };
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::Rounds;
@@ -18,6 +20,7 @@ use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use ftsort_sim::transport::{Failure, FailureMode, SimConfig, run_ranks_on_large_stacks};
 
@@ -148,6 +151,65 @@ fn more_failures_at_once_than_copies_lose_blocks_and_name_their_ranks() {
             assert_eq!(outcome, Ok(200), "seed {seed}");
         }
     }
+}
+
+/// A budget with a limit that the test changes.
+#[derive(Clone, Default)]
+struct Adjusted {
+    budget: MemoryBudget,
+    limit: Rc<Cell<usize>>,
+}
+
+impl HostBudget for Adjusted {
+    fn memory(&self) -> Option<&MemoryBudget> {
+        Some(&self.budget)
+    }
+
+    fn begin_job(&mut self, _limit: usize, _survivors_here: usize) {
+        self.budget.set_limit(self.limit.get());
+    }
+
+    fn set_survivors_here(&mut self, _survivors_here: usize) {}
+}
+
+/// A recovery that is refused memory for copies brings the blocks to their places, and the next one makes the copies.
+#[test]
+fn blocks_are_recovered_although_there_is_no_memory_for_copies() {
+    // Blocks of 2 MB: shorter buffers are never refused.
+    let many = |keys: Vec<i32>| -> Vec<i32> { (0..5000).flat_map(|_| keys.clone()).collect() };
+    // Enough to put a block together, but not for the copy of another one.
+    let memory = 7 << 19;
+    let recovered: Rc<RefCell<Vec<Blocks>>> = Rc::default();
+    let all_recovered = Rc::clone(&recovered);
+    let outcomes = play(4, 1, move |rank, transport, _| {
+        let adjusted = Adjusted::default();
+        adjusted.limit.set(usize::MAX);
+        let config = GroupConfig {
+            failures: Plan::parse("1@10 3@11")?,
+            ..GroupConfig::default()
+        };
+        let services = Services {
+            budget: Box::new(adjusted.clone()),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, config, services)?;
+        let mut sorted = group.sort_keys(&many(keys(rank)))?;
+        fail_in(&mut group, 10, 1)?;
+        adjusted.limit.set(adjusted.budget.used() + memory);
+        let error = refusal(group.recover(&mut sorted))?;
+        assert_eq!(error.status, Status::Memory);
+        all_recovered.borrow_mut().push(parts(&sorted));
+        adjusted.limit.set(usize::MAX);
+        group.recover(&mut sorted)?;
+        fail_in(&mut group, 11, 3)?;
+        group.recover(&mut sorted)?;
+        Ok(parts(&sorted))
+    });
+    let mut expected = many(all_keys(4));
+    expected.sort_unstable();
+    let recovered = recovered.take().into_iter();
+    let recovered = recovered.map(|blocks| Some(Ok(blocks))).collect();
+    assert!(joined(recovered) == expected && joined(outcomes) == expected);
 }
 
 #[test]

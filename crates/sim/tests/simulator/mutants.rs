@@ -205,9 +205,9 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 }
 
 /// Mutants of queries, external sorts, states with a name, and shares, which no trial runs, and of copies whose loss no
-/// trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, shares.rs, protected.rs and
-/// programs detect them.
-const IN_GROUPS: [Mutant; 34] = [
+/// trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, shares.rs, protected.rs,
+/// exclusions.rs and programs detect them.
+const IN_GROUPS: [Mutant; 36] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -242,6 +242,8 @@ const IN_GROUPS: [Mutant; 34] = [
     Mutant::SummariesOfPresentNodes,
     Mutant::ResultReleasedTooEarly,
     Mutant::MovedBlockRefused,
+    Mutant::BlockGivenUpBeforeCopies,
+    Mutant::BlocksOfResultMoved,
 ];
 
 /// Every mutant is detected, with three or four ranks.

@@ -354,27 +354,36 @@ impl RetainedResult {
 
 impl Job<'_, '_> {
     fn recover_result(&mut self, lacks_copies: &mut bool) -> Result<()> {
+        let is_copied = self.recomputes() && self.copies() > 0;
+        let is_copied = is_copied && !mutant(Mutant::ResultNotCopiedAgain);
+        let at_once = is_copied && !mutant(Mutant::BlockGivenUpBeforeCopies);
         loop {
             let present = self.engine.members.membership();
             let in_place = self.progress.membership.as_ref() == Some(present);
-            if !in_place && self.restore_result()? == Verdict::Committed {
-                *lacks_copies = self.recomputes() && self.copies() > 0;
-                *lacks_copies &= !mutant(Mutant::ResultNotCopiedAgain);
-            } else if !in_place {
-                continue;
-            }
-            if !*lacks_copies {
+            if in_place && !*lacks_copies {
                 return Ok(());
             }
-            if self.copy_result()? == Verdict::Committed {
-                *lacks_copies = false;
-                return Ok(());
+            let verdict = match in_place {
+                true => self.copy_result()?,
+                false => match self.restore_result(at_once) {
+                    Err(error) if is_copied && error.status == Status::Memory => {
+                        // There may be memory for the blocks, and not for copies of them.
+                        while self.restore_result(false)? != Verdict::Committed {}
+                        *lacks_copies = true;
+                        return Err(error);
+                    }
+                    restored => restored?,
+                },
+            };
+            if verdict == Verdict::Committed {
+                *lacks_copies = !in_place && at_once != is_copied;
             }
         }
     }
 
-    /// Brings the blocks of failed ranks to their present executors.
-    fn restore_result(&mut self) -> Result<Verdict> {
+    /// Brings the blocks of failed ranks to their present executors. `is_copied`: all blocks are copied to other ranks in the
+    /// same transaction, because a rank gives up a block that another one executes from now on.
+    fn restore_result(&mut self, is_copied: bool) -> Result<Verdict> {
         let mut result = match self.progress.membership.clone() {
             _ if self.recomputes() => match self.share_kept()? {
                 Some(kept_by) => {
@@ -389,6 +398,16 @@ impl Job<'_, '_> {
             None => RoundResult::new(),
         };
         self.finish_restored(&mut result);
+        // All ranks know of a loss.
+        let is_lost = !self.redundancy.lost.is_empty();
+        if is_copied && !result.interrupted && !is_lost {
+            result = self.copy_blocks(result)?;
+        }
+        self.end_transaction(result, is_copied)
+    }
+
+    /// Ends a transaction of a result with a commit.
+    fn end_transaction(&mut self, mut result: RoundResult, is_copied: bool) -> Result<Verdict> {
         let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
         match verdict {
             Verdict::Committed => {
@@ -396,6 +415,9 @@ impl Job<'_, '_> {
                 self.accept_encodings(std::mem::take(&mut result.encodings));
                 for (node, from) in result.restored {
                     self.engine.tell(Event::Restored(node, from));
+                }
+                if is_copied {
+                    self.release_inputs();
                 }
             }
             Verdict::Replay => {}
@@ -460,36 +482,39 @@ impl Job<'_, '_> {
 
     /// Copies the blocks to other ranks, and releases the inputs.
     fn copy_result(&mut self) -> Result<Verdict> {
-        let version_id = VersionId {
+        let result = self.copy_blocks(RoundResult::new())?;
+        self.end_transaction(result, true)
+    }
+
+    /// The version of the blocks that are copied after a recovery.
+    fn version_of_result(&self) -> VersionId {
+        VersionId {
             version: self.algorithm.rounds(),
             faults: self.engine.members.faulty().fingerprint(),
-        };
-        let mut result = RoundResult::new();
+        }
+    }
+
+    /// Copies the blocks of this rank's nodes to other ranks: those of `result`, and those that were here before.
+    fn copy_blocks(&mut self, mut result: RoundResult) -> Result<RoundResult> {
         for node in self.engine.members.my_nodes() {
-            let block = self.progress.blocks.get(&node).cloned();
+            let block = result.blocks.get(&node);
+            let block = block.or_else(|| self.progress.blocks.get(&node)).cloned();
             let block = block.unwrap_or_else(Block::empty);
             // Copies of a changed block would be as wrong as the block.
             result.check(self.verify_own(&block));
             result.blocks.insert(node, block);
         }
-        let result = self.save_version(version_id, result)?;
-        let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
-        match verdict {
-            Verdict::Committed => {
-                self.progress.version = version_id;
-                self.redundancy.has_versions = true;
-                self.redundancy.store.retire(version_id.version);
-                self.redundancy.held = RankSet::new(self.engine.members.ranks());
-                self.redundancy.kept.clear();
-            }
-            Verdict::Replay => {}
-            Verdict::Failed(Status::Corrupt) => {
-                self.report_corruption(result.error)?;
-                return Ok(Verdict::Replay);
-            }
-            Verdict::Failed(status) => return Err(agreed_error(status, result.error)),
-        }
-        Ok(verdict)
+        self.save_version(self.version_of_result(), result)
+    }
+
+    /// Goes over from the inputs to the copies of the blocks, which have been committed.
+    fn release_inputs(&mut self) {
+        self.progress.version = self.version_of_result();
+        self.redundancy.has_versions = true;
+        let version = self.progress.version.version;
+        self.redundancy.store.retire(version);
+        self.redundancy.held = RankSet::new(self.engine.members.ranks());
+        self.redundancy.kept.clear();
     }
 
     /// Shares the pieces of own inputs that the survivors keep. None: a rank failed.

@@ -1,12 +1,14 @@
 //! The draws of random programs: the group, its failures, and the inputs of each call.
 
 use super::Call::*;
-use super::{Call, crash};
+use super::{ARRAYS, CALLS, Call, Tagged, crash, value_of};
 use ftsort_core::group::{DataChecks, GroupConfig, ParityShape, StoreChoice};
 use ftsort_core::members::Rank;
-use ftsort_core::sort::{Method, PivotRule, Shape};
+use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
+use ftsort_core::transport::Repair;
 use ftsort_kernels::random::SplitMix;
 use ftsort_sim::transport::Failure;
+use std::rc::Rc;
 
 /// The number of the call that decides the input of each rank; 0: the rank has none.
 pub(super) type Inputs = Vec<usize>;
@@ -20,8 +22,12 @@ pub(super) struct Program {
     pub config: GroupConfig,
     /// Whether a callback can load inputs again.
     pub reloads: bool,
+    /// The greatest size of a message.
+    pub chunk: usize,
     /// Whether ranks are excluded as slow at times.
     pub is_monitored: bool,
+    /// The kinds of calls that are drawn.
+    pub kinds: &'static [Call],
     /// The number of calls.
     pub calls: usize,
     pub failures: Vec<Failure>,
@@ -37,22 +43,30 @@ pub(super) fn draw_program(seed: u64) -> Program {
         group: 3 + below(3),
     };
     let reloads = below(4) == 0;
-    let store = match below(6) {
+    let store = match below(7) {
         _ if reloads && below(2) == 0 => StoreChoice::Memory(0),
+        6 => StoreChoice::Directory(Rc::new(|| unreachable!("each rank opens its own"))),
         0 => StoreChoice::Memory(0),
         1 => StoreChoice::Memory(2),
         2 => StoreChoice::Parity(shape),
         _ => StoreChoice::Memory(1),
     };
-    let method = match below(6) {
+    let method = match below(12) {
         0 => Some(Method::HyperQuickSort(PivotRule::Sampled)),
-        1 => Some(Method::Bitonic(Shape::Any)),
-        2 => Some(Method::SampleSort(2)),
+        1 => Some(Method::HyperQuickSort(PivotRule::Paper)),
+        2 => Some(Method::QuickMerge(Splitters::Root)),
+        3 => Some(Method::SftBitonic),
+        4..6 => Some(Method::Bitonic(Shape::Any)),
+        6..8 => Some(Method::SampleSort(2)),
         _ => None,
     };
     let config = GroupConfig {
         method,
         store,
+        repair: match below(4) {
+            0 => Repair::Shrink,
+            _ => Repair::Agree,
+        },
         dense: below(4) == 0,
         checks: DataChecks {
             digest: below(5) == 0,
@@ -67,6 +81,7 @@ pub(super) fn draw_program(seed: u64) -> Program {
         ..GroupConfig::default()
     };
     let is_monitored = below(3) == 0;
+    let chunk = [16 << 10, 16 << 10, 1000][below(3)];
     let mut victims: Vec<usize> = (0..ranks).collect();
     let count = below(ranks);
     let count = if below(2) == 0 { count.min(1) } else { count };
@@ -79,8 +94,10 @@ pub(super) fn draw_program(seed: u64) -> Program {
         ranks,
         config,
         reloads,
+        chunk,
         is_monitored,
         failures: failures.collect(),
+        kinds: &CALLS,
         calls: 8,
     }
 }
@@ -116,19 +133,63 @@ impl Program {
         all
     }
 
+    /// The records of a rank, with the keys of its first array.
+    pub fn tagged(&self, inputs: &Inputs, rank: Rank) -> Vec<Tagged> {
+        let keys = self.keys(inputs, rank, 0).into_iter();
+        let places = keys.zip(0..);
+        places.map(|(key, at)| [key, rank.0 as i32, at]).collect()
+    }
+
+    /// The state with which a node begins a user-defined algorithm.
+    pub fn first_state(&self, inputs: &Inputs, rank: Rank) -> Vec<u8> {
+        match inputs[rank.index()] {
+            0 => Vec::new(),
+            call => self
+                .draw(call, 500 + rank.index())
+                .below(u64::MAX)
+                .to_le_bytes()
+                .to_vec(),
+        }
+    }
+
+    /// The bytes that a rank passes to a call.
+    pub fn input_of(&self, inputs: &Inputs, rank: Rank, call: Option<Call>) -> Vec<u8> {
+        let keys = |array| self.keys(inputs, rank, array);
+        match call {
+            Some(Many) => {
+                bytemuck::cast_slice(&(0..ARRAYS).flat_map(keys).collect::<Vec<i32>>()).to_vec()
+            }
+            Some(Stable) => bytemuck::cast_slice(&self.tagged(inputs, rank)).to_vec(),
+            Some(Rounds) => self.first_state(inputs, rank),
+            Some(ByKey) => {
+                let keys = keys(0);
+                let values: Vec<u64> = keys.iter().map(|key| value_of(*key)).collect();
+                let bytes: [&[u8]; 2] =
+                    [bytemuck::cast_slice(&keys), bytemuck::cast_slice(&values)];
+                bytes.concat()
+            }
+            _ => bytemuck::cast_slice(&keys(0)).to_vec(),
+        }
+    }
+
     /// Whether lost blocks of results are made again from inputs.
     pub fn remakes_results(&self) -> bool {
-        let is_bitonic = matches!(self.config.method, Some(Method::Bitonic(_)));
+        let is_bitonic = matches!(
+            self.config.method,
+            Some(Method::Bitonic(_) | Method::SftBitonic)
+        );
         !is_bitonic && matches!(self.config.store, StoreChoice::Memory(_))
     }
 
     /// The number of failures at once that a call tolerates if it uses the result or input of an earlier call.
     pub fn tolerated(&self, call: Call) -> usize {
         match (call, &self.config.store) {
-            (Recover, _) if self.config.release_after_run => 0,
+            (Recover | RecoverStates, _) if self.config.release_after_run => 0,
             _ if self.reloads && call == Again => self.ranks,
             // A recovered result has copies of its blocks, and not of the inputs.
-            (_, StoreChoice::Memory(0)) if self.reloads && self.remakes_results() => self.ranks,
+            (Recover, StoreChoice::Memory(0)) if self.reloads && self.remakes_results() => {
+                self.ranks
+            }
             (_, StoreChoice::Memory(copies)) => *copies,
             (_, StoreChoice::Parity(shape)) => shape.shares,
             (_, StoreChoice::Directory(_)) => self.ranks,

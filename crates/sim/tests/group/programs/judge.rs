@@ -9,7 +9,10 @@ use ftsort_kernels::error::Status;
 
 /// Whether the parts of all ranks are the total.
 fn has_parts(call: Call) -> bool {
-    !matches!(call, Select | Check | Agree | Protect | Update)
+    !matches!(
+        call,
+        Select | Check | Agree | Protect | Update | Verify | Broadcast | Commit
+    )
 }
 
 /// The first error of a program.
@@ -50,12 +53,17 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
             }
             let uses: &[Call] = match call {
                 Recover => &[Keep, Recover],
+                RecoverStates => &[Rounds, RecoverStates],
+                Commit | Check => &[Commit],
                 Again => &[Protect, Update, Again],
                 _ => &[],
             };
             let used = longest.began[..number - 1]
                 .iter()
                 .rposition(|call| uses.contains(call));
+            if matches!(call, Commit | Check) && used.is_none() {
+                return name("states are lost, although none were committed".into());
+            }
             let new = used.map(|used| {
                 let new = absent
                     .iter()
@@ -69,7 +77,10 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
                 ));
             }
             // These need the counts of all ranks, or the result of an earlier step.
-            let needs_more = matches!(call, Many | Argsort | Positions | Recover | Gather);
+            let needs_more = matches!(
+                call,
+                Many | Argsort | Positions | Recover | RecoverStates | Gather | Merge
+            );
             let needs_result = matches!(call, Unique | ByKey) && !program.remakes_results();
             if program.reloads && !needs_more && !needs_result && has_parts(*call) {
                 return name("data are lost, although they can be loaded again".into());

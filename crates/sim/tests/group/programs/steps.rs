@@ -1,0 +1,189 @@
+//! The calls of a random program that sort nothing: user-defined algorithms, trees, and states of the caller's own loop.
+
+use super::super::redundancy::whole;
+use super::super::stored_rounds::{Sums, expected_from, initial};
+use super::super::{SimGroup, named::World};
+use super::draw::Inputs;
+use super::player::Player;
+use ftsort_core::group::{MergeOperation, SortInput, TreeMerge, TreeOptions};
+use ftsort_core::members::Rank;
+use ftsort_core::vcube::Node;
+use ftsort_kernels::error::Result;
+use ftsort_kernels::random::SplitMix;
+
+/// The states of the caller's own loop, as one rank knows them.
+#[derive(Default)]
+pub(super) struct LoopStates {
+    /// The number of the call that committed them; None: none are committed.
+    number: Option<usize>,
+    /// The number of failed ranks at that time.
+    failed: usize,
+    /// Whether some of them are lost.
+    pub is_torn: bool,
+}
+
+/// The state of a node that a call commits.
+fn state_of(number: Option<usize>, node: Node) -> Option<Vec<u8>> {
+    let number = number?;
+    Some(vec![number as u8; 1 + node.0 as usize * number % 5])
+}
+
+impl Player<'_, '_, '_> {
+    /// The state with which this rank's node begins a user-defined algorithm.
+    fn first_state(&self, inputs: &Inputs, rank: Rank) -> Vec<u8> {
+        self.program.first_state(inputs, rank)
+    }
+
+    pub(super) fn run_rounds(&mut self, inputs: &Inputs) -> Result<()> {
+        let sums = Sums::new(&World::default(), 1);
+        let state = self.first_state(inputs, self.rank);
+        let states = self.group.run_rounds(&sums, &state)?;
+        self.states = Some((states, inputs.clone()));
+        self.compare_states(inputs);
+        Ok(())
+    }
+
+    pub(super) fn recover_states(&mut self, inputs: &Inputs, draw: &mut SplitMix) -> Result<()> {
+        let Some((mut states, made_of)) = self.states.take() else {
+            return Ok(());
+        };
+        let recovered = self.group.recover_states(&mut states);
+        self.states = Some((states, made_of));
+        self.compare_states(inputs);
+        if recovered.is_err() || draw.below(3) == 0 {
+            self.states = None;
+        }
+        recovered
+    }
+
+    /// Compares the final states on this rank with those of a run in one process.
+    fn compare_states(&mut self, inputs: &Inputs) {
+        let first = Rank::all(self.program.ranks).map(|rank| match inputs[rank.index()] {
+            0 => initial(rank.0),
+            _ => self.first_state(inputs, rank),
+        });
+        let expected = expected_from(first);
+        let states = self.states.as_ref().map(|(states, _)| states);
+        let found: Vec<(Node, Vec<u8>)> = states
+            .into_iter()
+            .flat_map(|states| states.iter().map(|(node, state)| (node, state.to_vec())))
+            .collect();
+        self.part = found.len() as u64;
+        self.total = expected.len() as u64;
+        for (node, state) in found {
+            let expected = expected[node.0 as usize].to_le_bytes();
+            self.expect(state == expected, || {
+                format!("{state:?} of node {node}, and not {expected:?}")
+            });
+        }
+    }
+
+    /// Merges the sorted keys of all ranks along a tree.
+    pub(super) fn merge(&mut self, mut keys: Vec<i32>, expected: &[i32]) -> Result<()> {
+        keys.sort_unstable();
+        let merged = self.group.tree_merge(TreeMerge {
+            options: TreeOptions::default(),
+            operation: MergeOperation::Sorted {
+                layout: SortInput::of_keys::<i32>(&[]).layout,
+                ordered: false,
+            },
+            contribution: bytemuck::cast_slice(&keys),
+        })?;
+        let sink = self.group.last_tree().map(|tree| tree.sink_rank);
+        self.expect(merged.is_some() == (sink == Some(self.rank)), || {
+            format!("rank {sink:?} should have the result")
+        });
+        self.total = expected.len() as u64;
+        if let Some(merged) = merged {
+            let merged: Vec<i32> = bytemuck::pod_collect_to_vec(&merged);
+            self.part = merged.len() as u64;
+            self.expect(merged == expected, || format!("{merged:?} are merged"));
+        }
+        Ok(())
+    }
+
+    /// Sends the keys of a rank to all.
+    pub(super) fn broadcast(&mut self, inputs: &Inputs, draw: &mut SplitMix) -> Result<()> {
+        let roots = Rank::all(self.program.ranks).filter(|rank| inputs[rank.index()] > 0);
+        let roots: Vec<Rank> = roots.collect();
+        let root = roots[draw.below(roots.len() as u64) as usize];
+        let expected = self.program.keys(inputs, root, 0);
+        let mine = match self.rank == root {
+            true => expected.clone(),
+            false => vec![0; expected.len()],
+        };
+        let options = TreeOptions::default();
+        let mine = bytemuck::cast_slice(&mine);
+        let received = self.group.tree_broadcast(options, root, mine)?;
+        let received: Vec<i32> = bytemuck::pod_collect_to_vec(&received);
+        self.expect(received == expected, || {
+            format!("{received:?} of {root}, and not {expected:?}")
+        });
+        Ok(())
+    }
+
+    /// Verifies the result of a sort. A rank that fails after the sort takes its block and its input along.
+    pub(super) fn verify(&mut self, input: SortInput<'_>) -> Result<()> {
+        let sorted = self.group.sort(input.clone())?;
+        let failed = self.group.members().faulty().len();
+        let wrong = self
+            .group
+            .verify(&input.layout, &sorted, Some(input.records))?;
+        let is_changed = self.group.members().faulty().len() > failed || failed > 0;
+        self.total = wrong;
+        self.expect(wrong <= u64::from(is_changed), || {
+            format!("{wrong} violations")
+        });
+        Ok(())
+    }
+
+    /// Sorts, and gathers the result on one rank.
+    pub(super) fn gather(&mut self, input: SortInput<'_>, expected: &[i32]) -> Result<()> {
+        let mut sorted = self.group.sort(input)?;
+        let gathered = whole(self.group, &mut sorted)?;
+        (self.part, self.total) = (gathered.len() as u64, expected.len() as u64);
+        let is_right = gathered.is_empty() || gathered == expected;
+        self.expect(is_right, || format!("{gathered:?} are gathered"));
+        Ok(())
+    }
+
+    /// Puts the states of this rank's nodes, until they are committed.
+    pub(super) fn commit(&mut self, number: usize) -> Result<()> {
+        let committed = self.commit_all(number);
+        match committed {
+            Ok(failed) => {
+                self.loop_states = LoopStates {
+                    number: Some(number),
+                    failed,
+                    is_torn: false,
+                }
+            }
+            Err(_) => self.loop_states.is_torn = true,
+        }
+        committed.map(drop)
+    }
+
+    /// Returns the number of ranks that had failed at the commit.
+    fn commit_all(&mut self, number: usize) -> Result<usize> {
+        let mut has_moved = false;
+        loop {
+            let failed = |group: &SimGroup<'_>| group.members().faulty().len();
+            let is_in_place = has_moved || failed(self.group) == self.loop_states.failed;
+            for node in self.group.members().my_nodes() {
+                let found = self.group.state(node)?.map(<[u8]>::to_vec);
+                let expected = state_of(self.loop_states.number, node);
+                let may_miss = self.loop_states.is_torn || !is_in_place;
+                let is_right = found == expected || may_miss && found.is_none();
+                self.expect(is_right, || {
+                    format!("node {node} has the state {found:?}, and not {expected:?}")
+                });
+                let next = state_of(Some(number), node).unwrap_or_default();
+                self.group.put_state(node, &next)?;
+            }
+            if self.group.commit_states(true)? {
+                return Ok(failed(self.group));
+            }
+            has_moved = true;
+        }
+    }
+}
