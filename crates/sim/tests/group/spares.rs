@@ -3,9 +3,14 @@
 use super::collectives::count_rounds;
 use super::named::World;
 use super::stored_rounds::{Sums, expected_from, initial, listed, run_stored};
-use super::{SEEDS, crash, joined, keys, parts, play_group, refusal, statuses};
-use ftsort_core::group::{GroupConfig, MergeOperation, TreeMerge, TreeOptions};
+use super::{
+    SEEDS, all_keys, crash, joined, keys, parts, play_group, refusal, services, statuses,
+    transport, try_play,
+};
+use ftsort_core::group::{Group, GroupConfig, MergeOperation, StoreChoice, TreeMerge, TreeOptions};
 use ftsort_core::members::Rank;
+use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::sort::{Method, PivotRule};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::error::{Result, Status};
 
@@ -151,4 +156,57 @@ fn states_of_spares_are_stored(seed: u64) -> bool {
 #[test]
 fn rounds_store_the_state_of_a_spare_that_has_taken_over() {
     assert!(SEEDS.take(5).all(states_of_spares_are_stored));
+}
+
+/// Recovers a result after the failure of rank 1, while its spare fails at one of its steps. Returns whether the spare
+/// survives, or the error of a survivor.
+fn recover_with_spare_failing(step: u32) -> std::result::Result<bool, String> {
+    // Rank 1 fails after the sort.
+    let failures = [crash(1, 200), crash(2, step)];
+    let outcomes = try_play(3, (1, &failures), |rank, mpi, _| {
+        let config = GroupConfig {
+            // The home node of the spare has records, which move to it from rank 0 when it takes over.
+            method: Some(Method::HyperQuickSort(PivotRule::Paper)),
+            store: StoreChoice::Memory(2),
+            ..with_spares(1)
+        };
+        let mut group = Group::new(transport(mpi), config, services(rank))?;
+        let mine = if rank == Rank(2) {
+            Vec::new()
+        } else {
+            keys(rank)
+        };
+        let mut sorted = group.sort_keys(&mine)?;
+        while !group.members().is_faulty(Rank(1)) {
+            group.fault_check()?;
+        }
+        group.recover(&mut sorted)?;
+        Ok(parts(&sorted))
+    })?;
+    let mut errors = outcomes
+        .iter()
+        .flatten()
+        .filter_map(|outcome| outcome.as_ref().err());
+    if let Some(error) = errors.next() {
+        return Err(format!("step {step}: {error}"));
+    }
+    let survives = outcomes[2].is_some();
+    // A spare that fails after the recovery takes its blocks along.
+    if survives {
+        assert_eq!(joined(outcomes), all_keys(2), "step {step}");
+    }
+    Ok(survives)
+}
+
+/// A rank whose block moves to a spare keeps it until the blocks are copied.
+#[test]
+fn a_spare_that_fails_while_a_result_is_recovered_loses_nothing() {
+    let mut outcomes = (1..).map(recover_with_spare_failing);
+    let last = outcomes.find(|outcome| *outcome != Ok(false));
+    assert_eq!(last, Some(Ok(true)));
+    set_mutant(Some(Mutant::BlockGivenUpBeforeCopies));
+    let mut outcomes = (1..).map(recover_with_spare_failing);
+    let last = outcomes.find(|outcome| *outcome != Ok(false));
+    set_mutant(None);
+    assert!(matches!(last, Some(Err(_))));
 }

@@ -1,13 +1,14 @@
 //! The draws of random programs: the group, its failures, and the inputs of each call.
 
 use super::Call::*;
+use super::results::KEPT;
 use super::{ARRAYS, CALLS, Call, Tagged, crash, value_of};
 use ftsort_core::group::{DataChecks, GroupConfig, ParityShape, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
 use ftsort_core::transport::Repair;
 use ftsort_kernels::random::SplitMix;
-use ftsort_sim::transport::Failure;
+use ftsort_sim::transport::{Failure, FailureMode};
 use std::rc::Rc;
 
 /// The number of the call that decides the input of each rank; 0: the rank has none.
@@ -82,12 +83,21 @@ pub(super) fn draw_program(seed: u64) -> Program {
     };
     let is_monitored = below(3) == 0;
     let chunk = [16 << 10, 16 << 10, 1000][below(3)];
+    let in_files = matches!(config.store, StoreChoice::Directory(_));
     let mut victims: Vec<usize> = (0..ranks).collect();
     let count = below(ranks);
     let count = if below(2) == 0 { count.min(1) } else { count };
     let failures = (0..count).map(|_| {
         let victim = victims.swap_remove(below(victims.len()));
-        crash(victim, 1 + below(1200) as u32)
+        Failure {
+            mode: match below(12) {
+                // A rank whose link is cut may remove files that others need.
+                0 if !in_files => FailureMode::Partition,
+                0..4 => FailureMode::EarlyReport,
+                _ => FailureMode::Crash,
+            },
+            ..crash(victim, 1 + below(1200) as u32)
+        }
     });
     Program {
         seed,
@@ -152,6 +162,24 @@ impl Program {
         }
     }
 
+    /// The positions of the records of all ranks, rank by rank, in sorted order.
+    pub fn order(&self, inputs: &Inputs) -> Vec<u64> {
+        let all = self.all_keys(inputs, 0);
+        let mut order: Vec<u64> = (0..all.len() as u64).collect();
+        order.sort_by_key(|position| all[*position as usize]);
+        order
+    }
+
+    /// The number of records that a call selects.
+    pub fn count_of_top(&self, call: usize) -> u64 {
+        self.draw(call, 700).below(60)
+    }
+
+    /// The kind of results that a call keeps.
+    pub fn kept_kind(&self, call: usize) -> Call {
+        KEPT[self.draw(call, 701).below(KEPT.len() as u64) as usize]
+    }
+
     /// The bytes that a rank passes to a call.
     pub fn input_of(&self, inputs: &Inputs, rank: Rank, call: Option<Call>) -> Vec<u8> {
         let keys = |array| self.keys(inputs, rank, array);
@@ -181,13 +209,17 @@ impl Program {
         !is_bitonic && matches!(self.config.store, StoreChoice::Memory(_))
     }
 
-    /// The number of failures at once that a call tolerates if it uses the result or input of an earlier call.
-    pub fn tolerated(&self, call: Call) -> usize {
+    /// The number of failures at once that a call tolerates if it uses the result or input of an earlier call. `kept`: the kind
+    /// of the results that are kept.
+    pub fn tolerated(&self, call: Call, kept: Option<Call>) -> usize {
+        let is_of_inputs = matches!(kept, Some(Sort | Stable));
         match (call, &self.config.store) {
             (Recover | RecoverStates, _) if self.config.release_after_run => 0,
             _ if self.reloads && call == Again => self.ranks,
             // A recovered result has copies of its blocks, and not of the inputs.
-            (Recover, StoreChoice::Memory(0)) if self.reloads && self.remakes_results() => {
+            (Recover, StoreChoice::Memory(0))
+                if is_of_inputs && self.reloads && self.remakes_results() =>
+            {
                 self.ranks
             }
             (_, StoreChoice::Memory(copies)) => *copies,

@@ -70,18 +70,25 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
                     .filter(|(_, record)| record.began.len() > used);
                 new.count()
             });
-            if new.is_some_and(|new| new <= program.tolerated(*call)) {
+            let mut before = longest.began[..number].iter();
+            let kept = before.rposition(|call| *call == Keep);
+            let kept = kept.map(|keep| program.kept_kind(keep + 1));
+            if new.is_some_and(|new| new <= program.tolerated(*call, kept)) {
                 return name(format!(
                     "{:?} are lost, although {new:?} ranks failed",
                     first.lost
                 ));
             }
+            let kind = match call {
+                Keep => program.kept_kind(number),
+                call => *call,
+            };
             // These need the counts of all ranks, or the result of an earlier step.
             let needs_more = matches!(
-                call,
+                kind,
                 Many | Argsort | Positions | Recover | RecoverStates | Gather | Merge
             );
-            let needs_result = matches!(call, Unique | ByKey) && !program.remakes_results();
+            let needs_result = matches!(kind, Unique | ByKey) && !program.remakes_results();
             if program.reloads && !needs_more && !needs_result && has_parts(*call) {
                 return name("data are lost, although they can be loaded again".into());
             }

@@ -6,15 +6,13 @@ use std::rc::Rc;
 use super::super::SimGroup;
 use super::super::exclusions::descending_order;
 use super::Call::{self, *};
+use super::Record;
 use super::draw::{Inputs, Program};
+use super::results::Kept;
 use super::steps::LoopStates;
-use super::{ARRAYS, Record, Tagged, tagged_layout, value_of};
-use bytemuck::Pod;
-use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::protected::ProtectedInput;
-use ftsort_core::group::{FinalStates, SortInput, Sorted};
+use ftsort_core::group::{FinalStates, SortInput};
 use ftsort_core::members::Rank;
-use ftsort_core::query::groups::Aggregate;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::random::SplitMix;
 
@@ -31,7 +29,7 @@ pub(super) struct Player<'p, 'g, 'y> {
     pub group: &'g mut SimGroup<'y>,
     pub rank: Rank,
     now: Rc<RefCell<Now>>,
-    kept: Option<(Sorted, Inputs)>,
+    pub kept: Option<Kept>,
     held: Option<(ProtectedInput, Inputs)>,
     pub states: Option<(FinalStates, Inputs)>,
     pub loop_states: LoopStates,
@@ -72,38 +70,6 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         }
     }
 
-    /// Compares the elements of the blocks of a result with those of an array, and counts them.
-    fn compare<E: Pod + PartialEq + std::fmt::Debug>(&mut self, sorted: &Sorted, all: &[E]) {
-        self.total += all.len() as u64;
-        self.expect(sorted.total() == all.len() as u64, || {
-            format!("{} records of {}", sorted.total(), all.len())
-        });
-        for block in sorted.blocks() {
-            let found: Vec<E> = bytemuck::pod_collect_to_vec(block.records);
-            self.part += found.len() as u64;
-            let start = block.offset as usize;
-            let expected = all.get(start..start + found.len());
-            self.expect(expected == Some(&found[..]), || {
-                format!("{found:?} at {start}, and not {expected:?}")
-            });
-        }
-    }
-
-    /// Compares the elements of the second column with the expected ones.
-    fn compare_column(&self, sorted: &Sorted, expected: impl Fn(usize, i32) -> u64) {
-        for (index, block) in sorted.blocks().enumerate() {
-            let keys: Vec<i32> = bytemuck::pod_collect_to_vec(block.records);
-            let (cells, _) = sorted.column(index, 1).expect("a second column");
-            for (place, key) in keys.iter().enumerate() {
-                let found: u64 = bytemuck::pod_read_unaligned(&cells[8 * place..][..8]);
-                let expected = expected(block.offset as usize + place, *key);
-                self.expect(found == expected, || {
-                    format!("{found} beside {key}, and not {expected}")
-                });
-            }
-        }
-    }
-
     /// Draws a call, and makes it.
     pub fn make_call(&mut self, number: usize) -> (Call, Inputs, Result<()>) {
         let program = self.program;
@@ -121,9 +87,10 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         let inputs = Rank::all(program.ranks).map(|rank| if has_input(rank) { number } else { 0 });
         let mut inputs: Inputs = inputs.collect();
         match (call, &self.kept, &self.held, &self.states) {
-            (Recover, Some((_, of)), ..)
-            | (Again, _, Some((_, of)), _)
-            | (RecoverStates, .., Some((_, of))) => inputs.clone_from(of),
+            (Recover, Some(kept), ..) => inputs.clone_from(&kept.inputs),
+            (Again, _, Some((_, of)), _) | (RecoverStates, .., Some((_, of))) => {
+                inputs.clone_from(of);
+            }
             (Update, _, Some((_, held)), _) => {
                 let both = inputs.iter_mut().zip(held);
                 both.for_each(|(new, old)| *new = if *new == 0 { *old } else { *new });
@@ -132,12 +99,21 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         }
         *self.now.borrow_mut() = Now {
             inputs: inputs.clone(),
-            call: Some(call),
+            call: Some(self.kind_of((number, call))),
         };
         self.record.borrow_mut().began.push(call);
         (self.part, self.total) = (0, 0);
         let outcome = self.run((number, call), &inputs, &mut draw);
         (call, inputs, outcome)
+    }
+
+    /// The kind of results that a call makes or recovers.
+    fn kind_of(&self, (number, call): (usize, Call)) -> Call {
+        match (call, &self.kept) {
+            (Recover, Some(kept)) => kept.made.1,
+            (Keep, _) => self.program.kept_kind(number),
+            _ => call,
+        }
     }
 
     fn run(
@@ -149,67 +125,12 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         let program = self.program;
         let keys = program.keys(inputs, self.rank, 0);
         let input = SortInput::of_keys(&keys);
-        let all = program.all_keys(inputs, 0);
         let sorted_keys = program.sorted_keys(inputs, 0);
-        // The positions of the records in sorted order.
-        let mut order: Vec<u64> = (0..all.len() as u64).collect();
-        order.sort_by_key(|position| all[*position as usize]);
         match call {
-            Sort => {
-                let sorted = self.group.sort(input)?;
-                self.compare(&sorted, &sorted_keys);
-            }
             Gather => self.gather(input, &sorted_keys)?,
-            Stable => {
-                let records = program.tagged(inputs, self.rank);
-                let sorted = self.group.sort(SortInput {
-                    layout: tagged_layout(),
-                    stable: true,
-                    records: bytemuck::cast_slice(&records),
-                })?;
-                let all = Rank::all(program.ranks).flat_map(|rank| program.tagged(inputs, rank));
-                let mut all: Vec<Tagged> = all.collect();
-                all.sort_by_key(|[key, ..]| *key);
-                self.compare(&sorted, &all);
-            }
-            Many => {
-                let arrays = (0..ARRAYS).map(|array| program.keys(inputs, self.rank, array));
-                let arrays: Vec<Vec<i32>> = arrays.collect();
-                let arrays = arrays.iter().map(|keys| SortInput::of_keys(keys));
-                let results = self.group.sort_many(arrays.collect())?;
-                for (array, sorted) in results.iter().enumerate() {
-                    self.compare(sorted, &program.sorted_keys(inputs, array));
-                }
-            }
-            ByKey => {
-                let values: Vec<u64> = keys.iter().map(|key| value_of(*key)).collect();
-                let sorted = self.group.sort_by_key(KeysAndValues {
-                    keys: input,
-                    values: bytemuck::cast_slice(&values),
-                    value_bytes: 8,
-                })?;
-                self.compare(&sorted, &sorted_keys);
-                self.compare_column(&sorted, |_, key| value_of(key));
-            }
-            Argsort => {
-                let sorted = self.group.argsort(input)?;
-                self.compare(&sorted, &order);
-            }
-            Positions => {
-                let sorted = self.group.positions(input)?;
-                let mut inverse = vec![0_u64; order.len()];
-                for (place, position) in (0..).zip(&order) {
-                    inverse[*position as usize] = place;
-                }
-                self.compare(&sorted, &inverse);
-            }
-            Unique => {
-                let sorted = self.group.group_by(input, &[Aggregate::COUNT])?;
-                let mut distinct = sorted_keys.clone();
-                distinct.dedup();
-                self.compare(&sorted, &distinct);
-                let count = |key| sorted_keys.iter().filter(|other| **other == key).count();
-                self.compare_column(&sorted, |_, key| count(key) as u64);
+            Sort | Stable | Many | ByKey | Argsort | Positions | Unique | Top => {
+                let results = self.make((number, call), inputs)?;
+                self.compare_results((number, call), &results, inputs);
             }
             Select => {
                 let wanted = (0..3).map(|_| draw.below(sorted_keys.len().max(1) as u64));
@@ -223,12 +144,6 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
                 self.expect(found == expected, || {
                     format!("{found:?}, and not {expected:?}")
                 });
-            }
-            Top => {
-                let count = draw.below(60);
-                let sorted = self.group.top(input, count)?;
-                let count = sorted_keys.len().min(count as usize);
-                self.compare(&sorted, &sorted_keys[..count]);
             }
             Verify => self.verify(input)?,
             Rounds => self.run_rounds(inputs)?,
@@ -250,19 +165,16 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
                 self.total = flags.into();
             }
             Keep => {
-                let sorted = self.group.sort(input)?;
-                self.compare(&sorted, &sorted_keys);
-                self.kept = Some((sorted, inputs.clone()));
+                let kind = program.kept_kind(number);
+                let results = self.make((number, kind), inputs)?;
+                self.compare_results((number, kind), &results, inputs);
+                self.kept = Some(Kept {
+                    made: (number, kind),
+                    results,
+                    inputs: inputs.clone(),
+                });
             }
-            Recover => {
-                let Some((mut sorted, _)) = self.kept.take() else {
-                    return Ok(());
-                };
-                let recovered = self.group.recover(&mut sorted);
-                self.compare(&sorted, &sorted_keys);
-                recovered?;
-                self.kept = (draw.below(3) > 0).then_some((sorted, inputs.clone()));
-            }
+            Recover => self.recover(draw)?,
             Protect => {
                 let held = self.group.protect(input)?;
                 self.held = Some((held, inputs.clone()));
@@ -294,9 +206,17 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         if is_descending {
             expected.reverse();
         }
-        let sorted = self.group.sort_protected(&mut held, order)?;
-        self.compare(&sorted, &expected);
-        self.held = (draw.below(4) > 0).then_some((held, inputs.clone()));
-        Ok(())
+        let sorted = self.group.sort_protected(&mut held, order);
+        let mut inputs = inputs.clone();
+        match &sorted {
+            Ok(sorted) => self.compare(sorted, &expected),
+            // The input continues without the records of these ranks.
+            Err(_) => {
+                let lost = self.group.lost_ranks().iter();
+                lost.for_each(|rank| inputs[rank.index()] = 0);
+            }
+        }
+        self.held = (draw.below(4) > 0).then_some((held, inputs));
+        sorted.map(drop)
     }
 }
