@@ -34,8 +34,8 @@ WITH_PARTS = {"sort", "rounds", "merge", "gather", "states", "keep", "recover", 
 # The groups that can reload all inputs, and the kinds of steps that do.
 RELOADING = {"reload", "reload-bitonic", "foreground"}
 RELOADED = {"sort", "rounds", "keep", "protect", "again", "select", "top", "unique", "by-key"}
-# The result of a bitonic sort cannot be made again from inputs, and these need one.
-BITONIC, WITH_RESULT = "reload-bitonic", {"recover", "unique", "by-key"}
+# The groups with results that cannot be made again: those of bitonic sorts without copies, and those without redundancy.
+WITHOUT_RECOVERY = {"reload-bitonic", "released"}
 # The steps that use a result or input of an earlier step of the same group, and the kinds of that step; the latest counts.
 USES = {"recover": {"keep", "recover"}, "again": {"protect", "update", "again"}}
 # The number of failures at once that a group tolerates in such steps; others tolerate one.
@@ -79,7 +79,7 @@ class Steps:
 
 def tolerated(kind, group):
     """Returns the number of failures at once that a step that uses an earlier one tolerates."""
-    if group == BITONIC and kind in WITH_RESULT or (group, kind) == ("released", "recover"):
+    if group in WITHOUT_RECOVERY and kind == "recover":
         return 0
     return TOLERATED.get(group, 1)
 
@@ -99,7 +99,7 @@ def problems_of_step(number, kind, group, ends, absent, new=None):
     if status == LOST and kind != "states":
         if not lost or not lost <= set(absent):
             yield f"lost data of ranks {sorted(lost)}, but only {sorted(absent)} were killed"
-        if group in RELOADING and kind in RELOADED and not (group == BITONIC and kind in WITH_RESULT):
+        if group in RELOADING and kind in RELOADED:
             yield "lost data, although they can be reloaded"
         if new is not None and len(new) <= tolerated(kind, group):
             yield f"lost data, although only {sorted(new)} were killed since they were protected"

@@ -183,6 +183,8 @@ mutants! {
     ChangedInputHeld,
     /// A recovery of a result commits the blocks at their new executors before it copies them.
     BlockGivenUpBeforeCopies,
+    /// A call with several steps ends if a step after its sort loses blocks, although inputs can be loaded again.
+    StepsNotRepeated,
     /// Copies of protected inputs are not renewed if a callback can load the inputs again.
     InputsLeftToCallback,
     /// All pieces of an input that no rank holds are expected from the executor that could load it again, although its

@@ -6,6 +6,7 @@
 use super::columns::Columns;
 use super::config::hash_of;
 use super::input::Prepared;
+use super::job::JobStart;
 use super::{Group, JobKind, SortInput, Sorted};
 use crate::engine::Verdict;
 use crate::mutants::{Mutant, mutant};
@@ -34,30 +35,41 @@ impl<T: Transport> Group<T> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
                 MemoryBudget::current().start_peak();
-                let time = start.time;
                 let (input, aggregates) = match arguments {
                     Ok((input, aggregates)) => (Ok(input), aggregates),
                     Err(error) => (Err(error), Vec::new()),
                 };
-                let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
-                let prepared = prepared.map(|prepared| Prepared {
-                    continues: true,
-                    further: ("the function or aggregates", hash_of(&aggregates)),
-                    ..prepared
-                });
-                let mut sorted = group.sort_prepared(start, prepared, None, None)?;
-                let kernel = kernel_for(&sorted.layout, group.threads.clone());
-                let summaries = group.share_summaries(&mut sorted, &*kernel, &aggregates)?;
-                let groups = Groups::new(aggregates, summaries, &*kernel);
-                sorted.total = groups.total();
-                let columns = Columns::of_groups(groups, kernel.record_bytes());
-                let listed = sorted.turn_into(columns);
-                group.agree_on_columns(&mut sorted, listed)?;
-                group.release(&mut sorted);
-                group.note_total_time(time);
-                Ok(sorted)
+                group.in_steps(&start, |group, start| {
+                    group.sort_into_groups(start, input.clone(), &aggregates)
+                })
             })
         })
+    }
+
+    fn sort_into_groups(
+        &mut self,
+        start: JobStart,
+        input: Result<SortInput<'_>>,
+        aggregates: &[Aggregate],
+    ) -> Result<Sorted> {
+        let time = start.time;
+        let prepared = input.and_then(|input| Prepared::new(input, &self.threads));
+        let prepared = prepared.map(|prepared| Prepared {
+            continues: true,
+            further: ("the function or aggregates", hash_of(aggregates)),
+            ..prepared
+        });
+        let mut sorted = self.sort_prepared(start, prepared, None, None)?;
+        let kernel = kernel_for(&sorted.layout, self.threads.clone());
+        let summaries = self.share_summaries(&mut sorted, &*kernel, aggregates)?;
+        let groups = Groups::new(aggregates.to_vec(), summaries, &*kernel);
+        sorted.total = groups.total();
+        let columns = Columns::of_groups(groups, kernel.record_bytes());
+        let listed = sorted.turn_into(columns);
+        self.agree_on_columns(&mut sorted, listed)?;
+        self.release(&mut sorted);
+        self.note_total_time(time);
+        Ok(sorted)
     }
 
     /// Returns the summaries of the blocks of all nodes. If a rank fails, its blocks are recovered first. Collective.

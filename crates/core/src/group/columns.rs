@@ -214,31 +214,39 @@ impl<T: Transport> Group<T> {
     pub fn sort_by_key_checked(&mut self, input: Result<KeysAndValues<'_>>) -> Result<Sorted> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
-                let time = start.time;
-                let (input, values) = match input.and_then(|input| input.check().map(|()| input)) {
-                    Ok(input) => (Ok(input.keys), (input.values, input.value_bytes)),
-                    Err(error) => (Err(error), (&[][..], 0)),
-                };
-                let (values, value_bytes) = values;
-                let further = BY_KEY.wrapping_add((value_bytes as u64) << 32);
-                let further = ("the function or value_bytes", further);
-                let keys = group.agree_on_keys(input, further)?;
-                let given_bytes = keys.layout.record_bytes();
-                let zip = Zip::new(given_bytes, 0..given_bytes, Values::Given(value_bytes));
-                let layout = zipped_layout(&keys.layout, &zip, 0);
-                let zip = Arc::new(zip);
-                let mut sorted = group
-                    .sort_zipped(start, &zip, layout, keys.given, values)?
-                    .0;
-                let widths = vec![given_bytes, value_bytes];
-                let columns = Columns::new(Rule::KeysAndValues(zip, keys.layout), widths);
-                let listed = sorted.turn_into(columns);
-                group.agree_on_columns(&mut sorted, listed)?;
-                group.release(&mut sorted);
-                group.note_total_time(time);
-                Ok(sorted)
+                let input = input.and_then(|input| input.check().map(|()| input));
+                group.in_steps(&start, |group, start| {
+                    group.sort_columns(start, input.clone())
+                })
             })
         })
+    }
+
+    fn sort_columns(
+        &mut self,
+        start: JobStart,
+        input: Result<KeysAndValues<'_>>,
+    ) -> Result<Sorted> {
+        let time = start.time;
+        let (input, (values, value_bytes)) = match input {
+            Ok(input) => (Ok(input.keys), (input.values, input.value_bytes)),
+            Err(error) => (Err(error), (&[][..], 0)),
+        };
+        let further = BY_KEY.wrapping_add((value_bytes as u64) << 32);
+        let further = ("the function or value_bytes", further);
+        let keys = self.agree_on_keys(input, further)?;
+        let given_bytes = keys.layout.record_bytes();
+        let zip = Zip::new(given_bytes, 0..given_bytes, Values::Given(value_bytes));
+        let layout = zipped_layout(&keys.layout, &zip, 0);
+        let zip = Arc::new(zip);
+        let mut sorted = self.sort_zipped(start, &zip, layout, keys.given, values)?.0;
+        let widths = vec![given_bytes, value_bytes];
+        let columns = Columns::new(Rule::KeysAndValues(zip, keys.layout), widths);
+        let listed = sorted.turn_into(columns);
+        self.agree_on_columns(&mut sorted, listed)?;
+        self.release(&mut sorted);
+        self.note_total_time(time);
+        Ok(sorted)
     }
 
     /// Sorts the positions of records by the records: the result has the positions (64 bits each) of all records in the

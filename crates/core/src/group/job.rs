@@ -9,6 +9,7 @@ use crate::engine::{
     Source, Stats, run_job, update_inputs,
 };
 use crate::members::{Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
 use crate::store::memory::Memory;
 use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -74,6 +75,32 @@ impl<T: Transport> Group<T> {
         let now = self.transport.now();
         self.services.observer.job_ends(status, now);
         result
+    }
+
+    /// Runs the steps of a call that sorts first. If a later step has lost blocks of ranks that failed in the call, and a
+    /// callback can load their inputs again, all steps are run again: results of some sorts cannot be made again from inputs
+    /// alone. Collective.
+    pub(super) fn in_steps<R>(
+        &mut self,
+        start: &JobStart,
+        mut steps: impl FnMut(&mut Group<T>, JobStart) -> Result<R>,
+    ) -> Result<R> {
+        let mut failed = self.members.faulty().len();
+        loop {
+            let again = JobStart {
+                absent: start.absent.clone(),
+                time: start.time,
+                _timer: None,
+            };
+            let result = steps(self, again);
+            let before = std::mem::replace(&mut failed, self.members.faulty().len());
+            let is_lost = matches!(&result, Err(error) if error.status == Status::DataLost);
+            let can_reload = self.services.reload.is_some() && !mutant(Mutant::StepsNotRepeated);
+            if !is_lost || failed == before || !can_reload {
+                return result;
+            }
+            self.forget_losses();
+        }
     }
 
     /// The start of a further job of the same call, at this time of the call's begin. Its figures are added to those of

@@ -283,7 +283,11 @@ fn verdict(query: Query, config: &GroupConfig, seed: u64, failures: &[Failure]) 
         let mut group = Group::new(transport(mpi), config.clone(), services(rank))?;
         // A rank that was known to have failed before the call has no input.
         let absent: Vec<Rank> = group.members().faulty().iter().collect();
-        let rows = run(query, &mut group, rank, &recovered)?;
+        let recover = match config.release_after_run {
+            true => none_to_recover,
+            false => recovered,
+        };
+        let rows = run(query, &mut group, rank, &recover)?;
         Ok(((absent, group.members().faulty().len()), rows))
     });
     let outcomes = match answers {
@@ -334,6 +338,8 @@ fn failures_at_every_step(query: Query, config: &GroupConfig, seed: u64) -> Opti
     let protected = match query {
         Query::Argsort => 70,
         Query::ByKey => 66,
+        // Without the steps of a recovery.
+        _ if config.release_after_run => 66,
         _ => 58,
     };
     for rank in 0..3 {
@@ -403,10 +409,16 @@ fn every_mutant_of_a_query_is_detected() {
         (Mutant::PositionsNotRecovered, Query::Positions),
         (Mutant::SummariesMissing, Query::Unique),
         (Mutant::SearchNotCommitted, Query::Select),
+        (Mutant::ResultReleasedTooEarly, Query::Unique),
     ] {
+        let config = GroupConfig {
+            release_after_run: mutant == Mutant::ResultReleasedTooEarly,
+            ..GroupConfig::default()
+        };
+        assert_eq!(failures_at_every_step(query, &config, 1), None);
         set_mutant(Some(mutant));
-        let is_detected = (1..30)
-            .any(|seed| failures_at_every_step(query, &GroupConfig::default(), seed).is_some());
+        let is_detected =
+            (1..30).any(|seed| failures_at_every_step(query, &config, seed).is_some());
         set_mutant(None);
         assert!(is_detected, "{mutant:?}");
     }

@@ -83,13 +83,12 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
                 Keep => program.kept_kind(number),
                 call => *call,
             };
-            // These need the counts of all ranks, or the result of an earlier step.
+            // These need the counts of all ranks, or the result of an earlier call.
             let needs_more = matches!(
                 kind,
                 Many | Argsort | Positions | Recover | RecoverStates | Gather | Merge
             );
-            let needs_result = matches!(kind, Unique | ByKey) && !program.remakes_results();
-            if program.reloads && !needs_more && !needs_result && has_parts(*call) {
+            if program.reloads && !needs_more && has_parts(*call) {
                 return name("data are lost, although they can be loaded again".into());
             }
         }

@@ -18,6 +18,7 @@ use super::{all_tests, crash, services, try_play};
 use ftsort_core::group::{Clocks, Group, Services, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::sort::{Method, Shape};
 use ftsort_core::transport::{Protocol, ProtocolConfig, Timeout};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Result, Status};
@@ -263,17 +264,14 @@ type Case = (Mutant, &'static [Call], fn(&mut Program));
 #[test]
 fn every_mutant_of_a_program_is_detected() {
     let cases: [Case; 3] = [
+        (Mutant::StepsNotRepeated, &[ByKey, Unique], |program| {
+            program.reloads = true;
+            program.config.method = Some(Method::Bitonic(Shape::Any));
+            program.config.store = StoreChoice::Memory(0);
+        }),
         (Mutant::SummariesOfPresentNodes, &[Unique], |program| {
             program.is_monitored = true;
         }),
-        (
-            Mutant::ResultReleasedTooEarly,
-            &[ByKey, Unique],
-            |program| {
-                program.config.release_after_run = true;
-                program.config.store = StoreChoice::Memory(1);
-            },
-        ),
         (Mutant::MovedBlockRefused, &[Gather], |program| {
             program.is_monitored = true;
             program.config.spares = 1;
