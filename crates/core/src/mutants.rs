@@ -185,6 +185,8 @@ mutants! {
     BlockGivenUpBeforeCopies,
     /// A call with several steps ends if a step after its sort loses blocks, although inputs can be loaded again.
     StepsNotRepeated,
+    /// An executor that has received the input of another rank does not hold it before the inputs are committed.
+    BroughtInputNotHeld,
     /// Copies of protected inputs are not renewed if a callback can load the inputs again.
     InputsLeftToCallback,
     /// All pieces of an input that no rank holds are expected from the executor that could load it again, although its

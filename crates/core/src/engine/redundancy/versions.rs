@@ -33,10 +33,13 @@ impl<'e> Job<'_, 'e> {
         let Some(mut brought) = self.bring_inputs(&holdings, &mut result)? else {
             return Ok(result.interrupted());
         };
+        // The executor is one of the holders of the input from now on, also if a rank fails before the commit.
+        let keeps_copies = self.redundancy.keeps_copies() && !mutant(Mutant::BroughtInputNotHeld);
+        let is_held = self.redundancy.outlives_job || keeps_copies;
         for node in self.engine.members.my_nodes() {
             let block = match brought.remove(&node).map(Delivery::got) {
-                Some(Some(block)) if self.redundancy.outlives_job => {
-                    // The executor is one of the holders of the input from now on.
+                Some(Some(block)) if is_held => {
+                    self.redundancy.held.insert(Rank(node.0));
                     self.redundancy.store.hold(node, &block).map(|()| block)
                 }
                 Some(block) => block.ok_or_else(|| not_brought(node)),

@@ -9,6 +9,7 @@ use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
 use ftsort_core::transport::Repair;
 use ftsort_kernels::random::SplitMix;
 use ftsort_sim::transport::{Failure, FailureMode};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// The number of the call that decides the input of each rank; 0: the rank has none.
@@ -32,6 +33,8 @@ pub(super) struct Program {
     /// The number of calls.
     pub calls: usize,
     pub failures: Vec<Failure>,
+    /// The rank that is refused memory or files, and the numbers of its actions that are.
+    pub refusal: Option<(Rank, Range<u32>)>,
 }
 
 /// Draws a program.
@@ -109,7 +112,18 @@ pub(super) fn draw_program(seed: u64) -> Program {
         failures: failures.collect(),
         kinds: &CALLS,
         calls: 8,
+        refusal: draw_refusal(seed, ranks),
     }
+}
+
+/// Draws refusals for one program in five. The draws of the other values do not depend on it.
+fn draw_refusal(seed: u64, ranks: usize) -> Option<(Rank, Range<u32>)> {
+    let mut draw = SplitMix::new(!seed);
+    let is_refused = draw.below(5) == 0;
+    let rank = Rank(draw.below(ranks as u64) as u32);
+    let start = 1 + draw.below(600) as u32;
+    let count = [1, 1, 2, 40][draw.below(4) as usize];
+    is_refused.then_some((rank, start..start + count))
 }
 
 impl Program {

@@ -58,9 +58,14 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
                 Again => &[Protect, Update, Again],
                 _ => &[],
             };
-            let used = longest.began[..number - 1]
-                .iter()
-                .rposition(|call| uses.contains(call));
+            let is_done = |number: &usize| {
+                let end = present
+                    .first()
+                    .and_then(|(_, record)| record.ends.get(*number));
+                let is_done = end.is_some_and(|end| end.status == Status::Ok);
+                is_done && uses.contains(&longest.began[*number])
+            };
+            let used = (0..number - 1).rev().find(is_done);
             if matches!(call, Commit | Check) && used.is_none() {
                 return name("states are lost, although none were committed".into());
             }

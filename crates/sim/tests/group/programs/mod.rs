@@ -14,6 +14,7 @@ use self::draw::{Inputs, Program, draw_program};
 use self::judge::judge;
 use self::player::{Now, Player};
 use super::exclusions::start_monitor_with;
+use super::refusals::Limited;
 use super::{all_tests, crash, services, try_play};
 use ftsort_core::group::{Clocks, Group, Services, StoreChoice};
 use ftsort_core::members::Rank;
@@ -22,6 +23,7 @@ use ftsort_core::sort::{Method, Shape};
 use ftsort_core::transport::{Protocol, ProtocolConfig, Timeout};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::random::SplitMix;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
@@ -152,7 +154,16 @@ fn play_program(program: &Program) -> std::result::Result<Vec<Record>, String> {
             let Now { inputs, call } = &*present.borrow();
             Buffer::copy_of(&program.input_of(inputs, rank, *call))
         };
+        let budget = MemoryBudget::new();
+        if let Some((_, numbers)) = inner
+            .refusal
+            .as_ref()
+            .filter(|(refused, _)| *refused == rank)
+        {
+            budget.refuse(numbers.clone());
+        }
         let services = Services {
+            budget: Box::new(Limited(budget)),
             reload: inner.reloads.then(|| Box::new(reload) as _),
             ..services(rank)
         };
@@ -187,7 +198,12 @@ fn play_program(program: &Program) -> std::result::Result<Vec<Record>, String> {
                 .as_ref()
                 .err()
                 .map_or(Status::Ok, |error| error.status);
-            let is_known = matches!(status, Status::Ok | Status::DataLost);
+            let may_be_refused = inner.refusal.is_some();
+            let is_known = match status {
+                Status::Ok | Status::DataLost => true,
+                Status::Memory | Status::Store => may_be_refused,
+                _ => false,
+            };
             player.expect(is_known, || format!("{call:?}: {}", outcome.unwrap_err()));
             let lost = player.group.lost_ranks().iter();
             let end = End {
@@ -202,7 +218,7 @@ fn play_program(program: &Program) -> std::result::Result<Vec<Record>, String> {
         Ok(())
     });
     let error = played?.into_iter().flatten().find_map(Result::err);
-    if let Some(error) = error {
+    if let Some(error) = error.filter(|_| program.refusal.is_none()) {
         return Err(format!("the group was not created: {error}"));
     }
     Ok(records
@@ -231,6 +247,10 @@ fn shrink(mut program: Program) -> Program {
                 }
             })
             .collect();
+        smaller.extend(program.refusal.as_ref().map(|_| Program {
+            refusal: None,
+            ..program.clone()
+        }));
         smaller.extend((1..program.calls).map(|calls| Program {
             calls,
             ..program.clone()

@@ -9,7 +9,7 @@ use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::{SortInput, Sorted};
 use ftsort_core::members::Rank;
 use ftsort_core::query::groups::Aggregate;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, Status};
 use ftsort_kernels::random::SplitMix;
 
 /// The kinds of results that are kept.
@@ -124,9 +124,9 @@ impl Player<'_, '_, '_> {
         let recovered = results.try_for_each(|sorted| self.group.recover(sorted));
         // The blocks of survivors stay.
         self.compare_results(kept.made, &kept.results, &kept.inputs);
-        recovered?;
-        self.kept = (draw.below(3) > 0).then_some(kept);
-        Ok(())
+        let is_lost = matches!(&recovered, Err(error) if error.status == Status::DataLost);
+        self.kept = (!is_lost && draw.below(3) > 0).then_some(kept);
+        recovered
     }
 
     /// Compares the elements of the blocks of a result with those of an array, and counts them.

@@ -8,7 +8,7 @@ use super::player::Player;
 use ftsort_core::group::{MergeOperation, SortInput, TreeMerge, TreeOptions};
 use ftsort_core::members::Rank;
 use ftsort_core::vcube::Node;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, Status};
 use ftsort_kernels::random::SplitMix;
 
 /// The states of the caller's own loop, as one rank knows them.
@@ -50,7 +50,8 @@ impl Player<'_, '_, '_> {
         let recovered = self.group.recover_states(&mut states);
         self.states = Some((states, made_of));
         self.compare_states(inputs);
-        if recovered.is_err() || draw.below(3) == 0 {
+        let is_lost = matches!(&recovered, Err(error) if error.status == Status::DataLost);
+        if is_lost || draw.below(3) == 0 {
             self.states = None;
         }
         recovered
@@ -169,6 +170,7 @@ impl Player<'_, '_, '_> {
         loop {
             let failed = |group: &SimGroup<'_>| group.members().faulty().len();
             let is_in_place = has_moved || failed(self.group) == self.loop_states.failed;
+            let mut put = Ok(());
             for node in self.group.members().my_nodes() {
                 let found = self.group.state(node)?.map(<[u8]>::to_vec);
                 let expected = state_of(self.loop_states.number, node);
@@ -178,9 +180,9 @@ impl Player<'_, '_, '_> {
                     format!("node {node} has the state {found:?}, and not {expected:?}")
                 });
                 let next = state_of(Some(number), node).unwrap_or_default();
-                self.group.put_state(node, &next)?;
+                put = put.and(self.group.put_state(node, &next));
             }
-            if self.group.commit_states(true)? {
+            if self.group.commit_states_checked(true, put)? {
                 return Ok(failed(self.group));
             }
             has_moved = true;
