@@ -187,6 +187,8 @@ mutants! {
     StepsNotRepeated,
     /// An executor that has received the input of another rank does not hold it before the inputs are committed.
     BroughtInputNotHeld,
+    /// A recovery of a result that is refused memory leaves nothing of the input that it was to sort.
+    InputConsumedByRefusal,
     /// Copies of protected inputs are not renewed if a callback can load the inputs again.
     InputsLeftToCallback,
     /// All pieces of an input that no rank holds are expected from the executor that could load it again, although its

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::refusals::Limited;
 use super::{
     Blocks, SEEDS, SimGroup, all_keys, joined, keys, parts, play, play_group, refusal, services,
     statuses, transport,
@@ -15,12 +16,14 @@ use ftsort_core::group::{
     TreeOptions,
 };
 use ftsort_core::members::Rank;
+use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::rounds::Rounds;
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use ftsort_sim::transport::{Failure, FailureMode, SimConfig, run_ranks_on_large_stacks};
 
@@ -210,6 +213,64 @@ fn blocks_are_recovered_although_there_is_no_memory_for_copies() {
     let recovered = recovered.take().into_iter();
     let recovered = recovered.map(|blocks| Some(Ok(blocks))).collect();
     assert!(joined(recovered) == expected && joined(outcomes) == expected);
+}
+
+/// Recovers a result after a failure while one action of a rank is refused, and again without refusals. Returns whether the
+/// first recovery succeeds, and the number of records in all blocks afterwards.
+fn recover_with_refusal(refused: Rank, action: u32) -> (bool, usize) {
+    let outcomes = play(3, 1, move |rank, transport, _| {
+        let budget = MemoryBudget::new();
+        let config = GroupConfig {
+            method: Some(Method::SampleSort(2)),
+            failures: Plan::parse("1@10")?,
+            ..GroupConfig::default()
+        };
+        let services = Services {
+            budget: Box::new(Limited(budget.clone())),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, config, services)?;
+        // Sorting records takes memory.
+        let mut sorted = group.sort(SortInput {
+            layout: Layout::new(Fields {
+                record_bytes: 20,
+                key: KeyKind::I32 as i32,
+                ..Fields::default()
+            })?,
+            stable: true,
+            records: bytemuck::cast_slice(&keys(rank)),
+        })?;
+        fail_in(&mut group, 10, 1)?;
+        if rank == refused {
+            let number = budget.actions() + action;
+            budget.refuse(number..number + 1);
+        }
+        let first = group.recover(&mut sorted);
+        group.recover(&mut sorted)?;
+        let records = sorted.blocks().map(|block| block.records.len() / 20);
+        Ok((first.is_ok(), records.sum::<usize>()))
+    });
+    let outcomes = outcomes.into_iter().flatten();
+    let (fine, records): (Vec<bool>, Vec<usize>) = outcomes.map(Result::unwrap).unzip();
+    (!fine.contains(&false), records.iter().sum())
+}
+
+/// Whether a recovery that was refused memory can be repeated, whatever was refused.
+fn is_repeated_after_refusals() -> bool {
+    [Rank(0), Rank(2)].into_iter().all(|refused| {
+        let mut outcomes = (1..).map(|action| recover_with_refusal(refused, action));
+        let is_last = |(is_fine, records): &(bool, usize)| *is_fine || *records != 60;
+        outcomes.find(is_last) == Some((true, 60))
+    })
+}
+
+#[test]
+fn a_recovery_is_repeated_after_a_refusal() {
+    assert!(is_repeated_after_refusals());
+    set_mutant(Some(Mutant::InputConsumedByRefusal));
+    let is_repeated = is_repeated_after_refusals();
+    set_mutant(None);
+    assert!(!is_repeated);
 }
 
 #[test]

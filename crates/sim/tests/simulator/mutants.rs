@@ -206,8 +206,8 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 
 /// Mutants of queries, external sorts, states with a name, and shares, which no trial runs, and of copies whose loss no
 /// trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, shares.rs, protected.rs,
-/// exclusions.rs, spares.rs and programs detect them.
-const IN_GROUPS: [Mutant; 37] = [
+/// exclusions.rs, spares.rs, redundancy.rs and programs detect them.
+const IN_GROUPS: [Mutant; 38] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -245,6 +245,7 @@ const IN_GROUPS: [Mutant; 37] = [
     Mutant::BlockGivenUpBeforeCopies,
     Mutant::BlocksOfResultMoved,
     Mutant::StepsNotRepeated,
+    Mutant::InputConsumedByRefusal,
 ];
 
 /// Every mutant is detected, with three or four ranks.

@@ -61,7 +61,9 @@ impl Job<'_, '_> {
     pub(in crate::engine) fn prepared(&mut self, node: Node, block: Block) -> Result<Block> {
         let algorithm = self.algorithm;
         let kept = self.recomputes() && self.home_with_input(node).is_some();
-        if kept {
+        // A recovery of a result that is refused memory is tried again, and needs the input as it was.
+        let stays = self.redundancy.of_result && !mutant(Mutant::InputConsumedByRefusal);
+        if kept && !stays {
             // Sorting works in place if no other reference to the bytes exists.
             self.redundancy
                 .store

@@ -55,15 +55,7 @@ pub(super) fn draw_program(seed: u64) -> Program {
         2 => StoreChoice::Parity(shape),
         _ => StoreChoice::Memory(1),
     };
-    let method = match below(12) {
-        0 => Some(Method::HyperQuickSort(PivotRule::Sampled)),
-        1 => Some(Method::HyperQuickSort(PivotRule::Paper)),
-        2 => Some(Method::QuickMerge(Splitters::Root)),
-        3 => Some(Method::SftBitonic),
-        4..6 => Some(Method::Bitonic(Shape::Any)),
-        6..8 => Some(Method::SampleSort(2)),
-        _ => None,
-    };
+    let method = draw_method(below(12));
     let config = GroupConfig {
         method,
         store,
@@ -113,6 +105,19 @@ pub(super) fn draw_program(seed: u64) -> Program {
         kinds: &CALLS,
         calls: 8,
         refusal: draw_refusal(seed, ranks),
+    }
+}
+
+/// Returns one of the methods, by a number below 12.
+fn draw_method(number: usize) -> Option<Method> {
+    match number {
+        0 => Some(Method::HyperQuickSort(PivotRule::Sampled)),
+        1 => Some(Method::HyperQuickSort(PivotRule::Paper)),
+        2 => Some(Method::QuickMerge(Splitters::Root)),
+        3 => Some(Method::SftBitonic),
+        4..6 => Some(Method::Bitonic(Shape::Any)),
+        6..8 => Some(Method::SampleSort(2)),
+        _ => None,
     }
 }
 
@@ -214,28 +219,32 @@ impl Program {
         }
     }
 
-    /// Whether lost blocks of results are made again from inputs.
-    pub fn remakes_results(&self) -> bool {
-        let is_bitonic = matches!(
-            self.config.method,
-            Some(Method::Bitonic(_) | Method::SftBitonic)
-        );
+    /// The method that a call chooses for later sorts.
+    pub fn method_of(&self, call: usize) -> Option<Method> {
+        draw_method(self.draw(call, 702).below(12) as usize)
+    }
+
+    /// Whether lost blocks of a result are made again from inputs. `began`: the calls before it.
+    fn remakes_result(&self, began: &[Call]) -> bool {
+        let chosen = began.iter().rposition(|call| *call == ChooseMethod);
+        let method = chosen.map_or(self.config.method, |call| self.method_of(call + 1));
+        let is_bitonic = matches!(method, Some(Method::Bitonic(_) | Method::SftBitonic));
         !is_bitonic && matches!(self.config.store, StoreChoice::Memory(_))
     }
 
-    /// The number of failures at once that a call tolerates if it uses the result or input of an earlier call. `kept`: the kind
-    /// of the results that are kept.
-    pub fn tolerated(&self, call: Call, kept: Option<Call>) -> usize {
-        let is_of_inputs = matches!(kept, Some(Sort | Stable));
+    /// The number of failures at once that a call tolerates if it uses the result or input of an earlier call. `began`: the
+    /// calls before it.
+    pub fn tolerated(&self, call: Call, began: &[Call]) -> usize {
+        let kept = began.iter().rposition(|call| *call == Keep);
+        let is_remade = kept.is_some_and(|keep| {
+            let is_of_inputs = matches!(self.kept_kind(keep + 1), Sort | Stable);
+            is_of_inputs && self.reloads && self.remakes_result(&began[..keep])
+        });
         match (call, &self.config.store) {
             (Recover | RecoverStates, _) if self.config.release_after_run => 0,
             _ if self.reloads && call == Again => self.ranks,
             // A recovered result has copies of its blocks, and not of the inputs.
-            (Recover, StoreChoice::Memory(0))
-                if is_of_inputs && self.reloads && self.remakes_results() =>
-            {
-                self.ranks
-            }
+            (Recover, StoreChoice::Memory(0)) if is_remade => self.ranks,
             (_, StoreChoice::Memory(copies)) => *copies,
             (_, StoreChoice::Parity(shape)) => shape.shares,
             (_, StoreChoice::Directory(_)) => self.ranks,

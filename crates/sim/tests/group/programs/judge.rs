@@ -11,7 +11,7 @@ use ftsort_kernels::error::Status;
 fn has_parts(call: Call) -> bool {
     !matches!(
         call,
-        Select | Check | Agree | Protect | Update | Verify | Broadcast | Commit
+        Select | Check | Agree | Protect | Update | Verify | Broadcast | Commit | ChooseMethod
     )
 }
 
@@ -75,10 +75,8 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
                     .filter(|(_, record)| record.began.len() > used);
                 new.count()
             });
-            let mut before = longest.began[..number].iter();
-            let kept = before.rposition(|call| *call == Keep);
-            let kept = kept.map(|keep| program.kept_kind(keep + 1));
-            if new.is_some_and(|new| new <= program.tolerated(*call, kept)) {
+            if new.is_some_and(|new| new <= program.tolerated(*call, &longest.began[..number - 1]))
+            {
                 return name(format!(
                     "{:?} are lost, although {new:?} ranks failed",
                     first.lost

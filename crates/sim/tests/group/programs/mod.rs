@@ -55,6 +55,8 @@ enum Call {
     Broadcast,
     /// Commits states of the caller's own loop.
     Commit,
+    /// Chooses the method of later sorts.
+    ChooseMethod,
     /// Makes results of any kind, and keeps them.
     Keep,
     /// Recovers the results that are kept.
@@ -69,9 +71,27 @@ use Call::*;
 
 /// The calls that are drawn; `Keep` stands for `Recover` too, `Rounds` for `RecoverStates`, and `Protect` for the calls with a
 /// protected input.
-const CALLS: [Call; 19] = [
-    Sort, Gather, Stable, Many, ByKey, Argsort, Positions, Unique, Select, Top, Verify, Check,
-    Agree, Rounds, Merge, Broadcast, Commit, Keep, Protect,
+const CALLS: [Call; 20] = [
+    Sort,
+    Gather,
+    Stable,
+    Many,
+    ByKey,
+    Argsort,
+    Positions,
+    Unique,
+    Select,
+    Top,
+    Verify,
+    Check,
+    Agree,
+    ChooseMethod,
+    Rounds,
+    Merge,
+    Broadcast,
+    Commit,
+    Keep,
+    Protect,
 ];
 
 /// The number of arrays of [`Call::Many`].

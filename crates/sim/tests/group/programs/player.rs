@@ -145,6 +145,7 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
                     format!("{found:?}, and not {expected:?}")
                 });
             }
+            ChooseMethod => self.group.set_method(program.method_of(number))?,
             Verify => self.verify(input)?,
             Rounds => self.run_rounds(inputs)?,
             RecoverStates => self.recover_states(inputs, draw)?,
