@@ -182,11 +182,14 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             }
             Again => self.sort_held(inputs, sorted_keys, draw)?,
             Update => {
-                let Some((mut held, _)) = self.held.take() else {
+                let Some((mut held, old)) = self.held.take() else {
                     return Ok(());
                 };
-                self.group.update(&mut held, bytemuck::cast_slice(&keys))?;
-                self.held = Some((held, inputs.clone()));
+                let updated = self.group.update(&mut held, bytemuck::cast_slice(&keys));
+                // After an error all ranks have their old records.
+                let records_of = if updated.is_ok() { inputs.clone() } else { old };
+                self.held = Some((held, records_of));
+                updated?;
             }
         }
         Ok(())
