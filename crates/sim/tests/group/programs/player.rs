@@ -11,7 +11,7 @@ use super::draw::{Inputs, Program};
 use super::results::Kept;
 use super::steps::LoopStates;
 use ftsort_core::group::protected::ProtectedInput;
-use ftsort_core::group::{FinalStates, SortInput};
+use ftsort_core::group::{FinalStates, SortInput, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::random::SplitMix;
@@ -181,18 +181,34 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
                 self.held = Some((held, inputs.clone()));
             }
             Again => self.sort_held(inputs, sorted_keys, draw)?,
-            Update => {
-                let Some((mut held, old)) = self.held.take() else {
-                    return Ok(());
-                };
-                let updated = self.group.update(&mut held, bytemuck::cast_slice(&keys));
-                // After an error all ranks have their old records.
-                let records_of = if updated.is_ok() { inputs.clone() } else { old };
-                self.held = Some((held, records_of));
-                updated?;
-            }
+            Update => self.update(number, inputs, &keys)?,
         }
         Ok(())
+    }
+
+    /// Replaces the protected input.
+    fn update(&mut self, number: usize, inputs: &Inputs, keys: &[i32]) -> Result<()> {
+        let Some((mut held, mut old)) = self.held.take() else {
+            return Ok(());
+        };
+        let updated = self.group.update(&mut held, bytemuck::cast_slice(keys));
+        if updated.is_ok() {
+            self.held = Some((held, inputs.clone()));
+            return updated;
+        }
+        // All ranks have their old records, but for those that had failed before and are lost.
+        let lost: Vec<Rank> = self.group.lost_ranks().iter().collect();
+        let fails_now = |rank: &Rank| inputs[rank.index()] == number;
+        let has_parity = matches!(self.program.config.store, StoreChoice::Parity(_));
+        if has_parity && lost.iter().any(fails_now) {
+            // Either the old or the new records of the rank are lost.
+            return updated;
+        }
+        for rank in lost.iter().filter(|rank| !fails_now(rank)) {
+            old[rank.index()] = 0;
+        }
+        self.held = Some((held, old));
+        updated
     }
 
     /// Sorts the protected input, in descending order at times.
