@@ -31,14 +31,18 @@ pub fn update_inputs(
     mut parts: JobParts<'_>,
     lost: &mut RankSet,
 ) -> Result<()> {
-    let replaced = recover_inputs(engine, inputs, &mut parts, lost)?;
+    let ranks = engine.members.ranks();
+    let mut replaced = RankSet::new(ranks);
+    if let Err(error) = recover_inputs(engine, inputs, &mut parts, (&mut replaced, lost)) {
+        inputs.state.absent.remove_all(&replaced);
+        return Err(error);
+    }
     let (state, below) = inputs.lend();
     let is_unchanged = |rank: &Rank| {
         let has_none = state.absent.contains(*rank) || mutant(Mutant::FailedInputsForgotten);
         let had_failed = parts.absent.contains(*rank) || mutant(Mutant::InputsOfTwoVersions);
         engine.members.is_faulty(*rank) && had_failed && !has_none
     };
-    let ranks = engine.members.ranks();
     let unchanged = RankSet::from_ranks(ranks, Rank::all(ranks).filter(is_unchanged));
     let without_new = parts.absent.iter();
     let absent = without_new.filter(|rank| !unchanged.contains(*rank));
@@ -75,7 +79,7 @@ pub fn update_inputs(
             let is_loss = error.status == Status::DataLost && !has_parity;
             let gone = RankSet::from_ranks(ranks, unchanged.filter(|_| is_loss));
             inputs.give_up(&gone);
-            // The next call that needs them reports their loss.
+            // The next call that needs the old inputs reports their loss.
             inputs.state.absent.remove_all(&replaced);
             return Err(error);
         }
@@ -89,22 +93,22 @@ pub fn update_inputs(
     Ok(())
 }
 
-/// Brings inputs with parity to the executors of the ranks that have failed since, and encodes them again. Returns the
-/// ranks that fail in this call and have no old input any more, but a new one that a callback can load. Collective.
+/// Brings inputs with parity to the executors of the ranks that have failed since, and encodes them again. `replaced`
+/// receives the ranks that fail in this call and have no old input any more, but a new one that a callback can load.
+/// Collective.
 fn recover_inputs(
     engine: &mut Engine<'_>,
     inputs: &mut HeldInputs,
     parts: &mut JobParts<'_>,
-    lost: &mut RankSet,
-) -> Result<RankSet> {
-    let mut replaced = RankSet::new(engine.members.ranks());
+    (replaced, lost): (&mut RankSet, &mut RankSet),
+) -> Result<()> {
     loop {
         let Some(encoding) = inputs.store.encoding(Covered::Inputs) else {
-            return Ok(replaced);
+            return Ok(());
         };
         let is_whole = inputs.state.membership == *engine.members.membership();
         if is_whole || mutant(Mutant::InputsReplacedBeforeRecovery) {
-            return Ok(replaced);
+            return Ok(());
         }
         let home = engine.members.me().home();
         let mut mine = encoding.mine.iter();
@@ -130,7 +134,7 @@ fn recover_inputs(
             gathered: Gathered::default(),
         };
         let Err(error) = run_job(engine, &LoadOnly, recovery, lost) else {
-            return Ok(replaced);
+            return Ok(());
         };
         if error.status != Status::DataLost {
             return Err(error);

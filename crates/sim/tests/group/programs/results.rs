@@ -1,5 +1,6 @@
 //! The calls of a random program that make results, and the comparison of these with those of a sorted array.
 
+use super::super::redundancy::whole;
 use super::Call::{self, *};
 use super::draw::Inputs;
 use super::player::Player;
@@ -115,18 +116,32 @@ impl Player<'_, '_, '_> {
         }
     }
 
-    /// Recovers the results that are kept.
+    /// Recovers the results that are kept, or gathers one.
     pub(super) fn recover(&mut self, draw: &mut SplitMix) -> Result<()> {
         let Some(mut kept) = self.kept.take() else {
             return Ok(());
         };
-        let mut results = kept.results.iter_mut();
-        let recovered = results.try_for_each(|sorted| self.group.recover(sorted));
+        let recovered = match kept.made.1 {
+            Sort if draw.below(3) == 0 => self.gather_kept(&mut kept),
+            _ => {
+                let mut results = kept.results.iter_mut();
+                results.try_for_each(|sorted| self.group.recover(sorted))
+            }
+        };
         // The blocks of survivors stay.
         self.compare_results(kept.made, &kept.results, &kept.inputs);
         let is_lost = matches!(&recovered, Err(error) if error.status == Status::DataLost);
         self.kept = (!is_lost && draw.below(3) > 0).then_some(kept);
         recovered
+    }
+
+    /// Gathers a result on one rank, which recovers it.
+    fn gather_kept(&mut self, kept: &mut Kept) -> Result<()> {
+        let expected = self.program.sorted_keys(&kept.inputs, 0);
+        let gathered = whole(self.group, &mut kept.results[0])?;
+        let is_right = gathered.is_empty() || gathered == expected;
+        self.expect(is_right, || format!("{gathered:?} are gathered"));
+        Ok(())
     }
 
     /// Compares the elements of the blocks of a result with those of an array, and counts them.
