@@ -193,8 +193,9 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
         }
     }
     let is_single = trial.corruptions.len() == 1 && !trial.corruptions[0].ends_with('*');
-    // A protected input is replaced by a copy.
-    let has_copy = trial.protects > 0 && matches!(trial.store, StoreKind::Memory(1..));
+    // A protected input is replaced by a copy, but not one of many arrays.
+    let is_repaired = trial.protects > 0 && trial.arrays == 0;
+    let has_copy = is_repaired && matches!(trial.store, StoreKind::Memory(1..));
     let of_an_input = !has_copy
         && trial
             .corruptions

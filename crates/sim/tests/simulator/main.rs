@@ -497,7 +497,10 @@ fn trials_that_had_wrong_results_before_are_correct() {
         "ranks=7 seed=50081349 records=8 keys=1 store=memory:1 tagged=1 tree=collect sink=6 spares=1 failures=1@22z",
         // The trials below were correct, and the oracle or the simulator was wrong: about a changed input that is reloaded,
         // the file of a later call, the input of an idle spare, two equal versions of an input, an excluded rank, a file that
-        // the only survivor could not read, and an input that equals one of which its owner had sent a copy.
+        // the only survivor could not read, an input that equals one of which its owner had sent a copy, and a changed input
+        // of many arrays.
+        "ranks=3 seed=51762599 records=1 keys=1 algorithm=samplesort store=memory:2 hosts=3 arrays=1 protects=1 tagged=1 \
+         checks=1 corrupt=2~0.input.key/386572 quorum=2",
         "ranks=3 seed=50005962 records=3 keys=1 algorithm=quickmerge store=reload protects=1 tagged=1 checks=1 \
          corrupt=2~0.input.flip/431306,1~6.order.key failures=0@1",
         "ranks=6 seed=50006473 records=0 keys=1 algorithm=samplesort store=directory sorts=2 arrays=1 failures=5@1",
