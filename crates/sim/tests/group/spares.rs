@@ -198,7 +198,7 @@ fn recover_with_spare_failing(step: u32) -> std::result::Result<bool, String> {
     Ok(survives)
 }
 
-/// A rank whose block moves to a spare keeps it until the blocks are copied.
+/// A rank keeps a block that moves to a spare until the blocks are copied.
 #[test]
 fn a_spare_that_fails_while_a_result_is_recovered_loses_nothing() {
     let mut outcomes = (1..).map(recover_with_spare_failing);

@@ -86,7 +86,7 @@ pub(super) fn draw_program(seed: u64) -> Program {
         let victim = victims.swap_remove(below(victims.len()));
         Failure {
             mode: match below(12) {
-                // A rank whose link is cut may remove files that others need.
+                // A rank with a cut link may remove files that others need.
                 0 if !in_files => FailureMode::Partition,
                 0..4 => FailureMode::EarlyReport,
                 _ => FailureMode::Crash,

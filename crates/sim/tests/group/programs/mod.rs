@@ -128,6 +128,11 @@ fn tagged_layout() -> Layout {
     Layout::new(fields).expect("a key within the record")
 }
 
+/// Whether a call has failed with a loss of data.
+fn is_loss(outcome: &Result<()>) -> bool {
+    matches!(outcome, Err(error) if error.status == Status::DataLost)
+}
+
 /// The value that travels with a key.
 fn value_of(key: i32) -> u64 {
     (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -4,13 +4,13 @@ use super::super::redundancy::whole;
 use super::Call::{self, *};
 use super::draw::Inputs;
 use super::player::Player;
-use super::{ARRAYS, Tagged, tagged_layout, value_of};
+use super::{ARRAYS, Tagged, is_loss, tagged_layout, value_of};
 use bytemuck::Pod;
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::{SortInput, Sorted};
 use ftsort_core::members::Rank;
 use ftsort_core::query::groups::Aggregate;
-use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::error::Result;
 use ftsort_kernels::random::SplitMix;
 
 /// The kinds of results that are kept.
@@ -130,8 +130,7 @@ impl Player<'_, '_, '_> {
         };
         // The blocks of survivors stay.
         self.compare_results(kept.made, &kept.results, &kept.inputs);
-        let is_lost = matches!(&recovered, Err(error) if error.status == Status::DataLost);
-        self.kept = (!is_lost && draw.below(3) > 0).then_some(kept);
+        self.kept = (!is_loss(&recovered) && draw.below(3) > 0).then_some(kept);
         recovered
     }
 

@@ -1,14 +1,16 @@
-//! The calls of a random program that sort nothing: user-defined algorithms, trees, and states of the caller's own loop.
+//! The calls of a random program without a result of a sort: user-defined algorithms, trees, states of the caller's own loop,
+//! verification and gathering.
 
 use super::super::redundancy::whole;
 use super::super::stored_rounds::{Sums, expected_from, initial};
 use super::super::{SimGroup, named::World};
 use super::draw::Inputs;
+use super::is_loss;
 use super::player::Player;
 use ftsort_core::group::{MergeOperation, SortInput, TreeMerge, TreeOptions};
 use ftsort_core::members::Rank;
 use ftsort_core::vcube::Node;
-use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::error::Result;
 use ftsort_kernels::random::SplitMix;
 
 /// The states of the caller's own loop, as one rank knows them.
@@ -29,14 +31,9 @@ fn state_of(number: Option<usize>, node: Node) -> Option<Vec<u8>> {
 }
 
 impl Player<'_, '_, '_> {
-    /// The state with which this rank's node begins a user-defined algorithm.
-    fn first_state(&self, inputs: &Inputs, rank: Rank) -> Vec<u8> {
-        self.program.first_state(inputs, rank)
-    }
-
     pub(super) fn run_rounds(&mut self, inputs: &Inputs) -> Result<()> {
         let sums = Sums::new(&World::default(), 1);
-        let state = self.first_state(inputs, self.rank);
+        let state = self.program.first_state(inputs, self.rank);
         let states = self.group.run_rounds(&sums, &state)?;
         self.states = Some((states, inputs.clone()));
         self.compare_states(inputs);
@@ -50,8 +47,7 @@ impl Player<'_, '_, '_> {
         let recovered = self.group.recover_states(&mut states);
         self.states = Some((states, made_of));
         self.compare_states(inputs);
-        let is_lost = matches!(&recovered, Err(error) if error.status == Status::DataLost);
-        if is_lost || draw.below(3) == 0 {
+        if is_loss(&recovered) || draw.below(3) == 0 {
             self.states = None;
         }
         recovered
@@ -61,7 +57,7 @@ impl Player<'_, '_, '_> {
     fn compare_states(&mut self, inputs: &Inputs) {
         let first = Rank::all(self.program.ranks).map(|rank| match inputs[rank.index()] {
             0 => initial(rank.0),
-            _ => self.first_state(inputs, rank),
+            _ => self.program.first_state(inputs, rank),
         });
         let expected = expected_from(first);
         let states = self.states.as_ref().map(|(states, _)| states);
