@@ -3,11 +3,12 @@
 
 use std::ffi::c_int;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::comm::Comm;
 use super::requests::{Peer, Requests};
-use super::{Mpi, TURN, ext};
+use super::{Mpi, TURN, WAITING, ext};
 use ftsort_core::members::Rank;
 use ftsort_core::transport::mpi_api::{Look, RecvBuffer, Request};
 use ftsort_kernels::buffer::Buffer;
@@ -103,9 +104,13 @@ impl DatagramChannel {
         Ok(())
     }
 
-    /// Returns a message that has arrived and its sender, if there is one.
+    /// Returns a message that has arrived and its sender, if there is one. Looks at one peer only while a group waits for
+    /// its turn.
     pub fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
-        for _ in 0..self.peers.len() {
+        for looked in 0..self.peers.len() {
+            if looked > 0 && WAITING.load(Ordering::Relaxed) > 0 {
+                break;
+            }
             let index = self.next;
             self.next = (index + 1) % self.peers.len();
             let Some((request, buffer)) = self.peers[index].awaited else {

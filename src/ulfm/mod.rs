@@ -17,6 +17,7 @@ pub use ext::COMPILED_IN;
 use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_int};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -53,6 +54,10 @@ pub enum Ulfm {
 /// MPI_THREAD_MULTIPLE one thread at a time makes a call that may progress, and no such call waits for other
 /// ranks.
 static TURN: Mutex<()> = Mutex::new(());
+
+/// The number of threads with a group that wait for their turn. Monitors, which look at many requests one after the other,
+/// let them go first: a mutex does not see to that.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// One rank's view of an MPI communicator.
 pub struct Mpi {
@@ -208,8 +213,14 @@ impl Mpi {
 
     /// Takes this thread's turn to make progress.
     fn turn(&self) -> Option<MutexGuard<'static, ()>> {
-        let turn = || TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        self.among_threads.then(turn)
+        self.among_threads.then(|| {
+            TURN.try_lock().unwrap_or_else(|_| {
+                WAITING.fetch_add(1, Ordering::Relaxed);
+                let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+                WAITING.fetch_sub(1, Ordering::Relaxed);
+                turn
+            })
+        })
     }
 
     fn peer(&self, rank: Rank, tag: Tag) -> Result<Peer> {
