@@ -55,8 +55,8 @@ pub enum Ulfm {
 /// ranks.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The number of threads with a group that wait for their turn. Monitors, which look at many requests one after the other,
-/// let them go first: a mutex does not see to that.
+/// The number of threads with a group that wait for their turn. The mutex may go to a monitor again and again, which looks
+/// at many requests one after the other, so monitors let these threads go first.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// One rank's view of an MPI communicator.

@@ -39,8 +39,11 @@ impl<'e> Job<'_, 'e> {
         for node in self.engine.members.my_nodes() {
             let block = match brought.remove(&node).map(Delivery::got) {
                 Some(Some(block)) if is_held => {
-                    self.redundancy.held.insert(Rank(node.0));
-                    self.redundancy.store.hold(node, &block).map(|()| block)
+                    let held = self.redundancy.store.hold(node, &block);
+                    held.map(|()| {
+                        self.redundancy.held.insert(Rank(node.0));
+                        block
+                    })
                 }
                 Some(block) => block.ok_or_else(|| not_brought(node)),
                 None => self.input_of(node),
