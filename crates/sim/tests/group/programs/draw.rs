@@ -2,7 +2,7 @@
 
 use super::Call::*;
 use super::results::KEPT;
-use super::{ARRAYS, CALLS, Call, Tagged, crash, value_of};
+use super::{ARRAYS, CALLS, Call, Step, Tagged, crash, value_of};
 use ftsort_core::group::{DataChecks, GroupConfig, ParityShape, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
@@ -40,7 +40,11 @@ pub(super) struct Program {
 /// Draws a program.
 pub(super) fn draw_program(seed: u64) -> Program {
     let mut draw = SplitMix::new(seed);
-    let ranks = 2 + draw.below(5) as usize;
+    let ranks = match draw.below(12) {
+        0 => 7 + draw.below(6) as usize,
+        _ => 2 + draw.below(5) as usize,
+    };
+    let calls = [8, 8, 8, 16][draw.below(4) as usize];
     let mut below = |limit: usize| draw.below(limit as u64) as usize;
     let shape = ParityShape {
         shares: 1 + below(2),
@@ -91,7 +95,7 @@ pub(super) fn draw_program(seed: u64) -> Program {
                 0..4 => FailureMode::EarlyReport,
                 _ => FailureMode::Crash,
             },
-            ..crash(victim, 1 + below(1200) as u32)
+            ..crash(victim, 1 + below(150 * calls) as u32)
         }
     });
     Program {
@@ -103,7 +107,7 @@ pub(super) fn draw_program(seed: u64) -> Program {
         is_monitored,
         failures: failures.collect(),
         kinds: &CALLS,
-        calls: 8,
+        calls,
         refusal: draw_refusal(seed, ranks),
     }
 }
@@ -143,7 +147,7 @@ impl Program {
             return Vec::new();
         }
         let mut draw = self.draw(call, 1 + rank.index() + 100 * array);
-        let most = [3, 40, 40, 200][draw.below(4) as usize];
+        let most = [3, 40, 40, 40, 40, 200, 200, 600][draw.below(8) as usize];
         let count = draw.below(most);
         (0..count).map(|_| draw.below(30) as i32 - 9).collect()
     }
@@ -189,6 +193,11 @@ impl Program {
         order
     }
 
+    /// Whether a call sorts a protected input in descending order.
+    pub fn is_descending(&self, call: usize) -> bool {
+        self.draw(call, 703).below(2) == 0
+    }
+
     /// The number of records that a call selects.
     pub fn count_of_top(&self, call: usize) -> u64 {
         self.draw(call, 700).below(60)
@@ -225,24 +234,28 @@ impl Program {
     }
 
     /// Whether lost blocks of a result are made again from inputs. `began`: the calls before it.
-    fn remakes_result(&self, began: &[Call]) -> bool {
-        let chosen = began.iter().rposition(|call| *call == ChooseMethod);
+    fn remakes_result(&self, began: &[Step]) -> bool {
+        let chosen = began.iter().rposition(|step| step.call == ChooseMethod);
         let method = chosen.map_or(self.config.method, |call| self.method_of(call + 1));
         let is_bitonic = matches!(method, Some(Method::Bitonic(_) | Method::SftBitonic));
         !is_bitonic && matches!(self.config.store, StoreChoice::Memory(_))
     }
 
-    /// The number of failures at once that a call tolerates if it uses the result or input of an earlier call. `began`: the
-    /// calls before it.
-    pub fn tolerated(&self, call: Call, began: &[Call]) -> usize {
-        let kept = began.iter().rposition(|call| *call == Keep);
-        let is_remade = kept.is_some_and(|keep| {
-            let is_of_inputs = matches!(self.kept_kind(keep + 1), Sort | Stable);
-            is_of_inputs && self.reloads && self.remakes_result(&began[..keep])
-        });
-        match (call, &self.config.store) {
+    /// The number of failures at once that a call tolerates if it uses the result or input of an earlier call. `began`: all
+    /// calls.
+    pub fn tolerated(&self, step: &Step, began: &[Step]) -> usize {
+        let is_remade = step.call == Recover && {
+            let (before, made) = began.split_at(step.uses - 1);
+            let kind = match made[0].call {
+                Keep => self.kept_kind(step.uses),
+                call => call,
+            };
+            let is_of_inputs = matches!(kind, Sort | Stable);
+            is_of_inputs && self.reloads && self.remakes_result(before)
+        };
+        match (step.call, &self.config.store) {
             (Recover | RecoverStates, _) if self.config.release_after_run => 0,
-            _ if self.reloads && call == Again => self.ranks,
+            (Again, _) if self.reloads => self.ranks,
             // A recovered result has copies of its blocks, and not of the inputs.
             (Recover, StoreChoice::Memory(0)) if is_remade => self.ranks,
             (_, StoreChoice::Memory(copies)) => *copies,

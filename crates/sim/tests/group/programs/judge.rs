@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Call::*;
-use super::{Call, End, Program, Record};
+use super::{Call, End, Program, Record, Step};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::Status;
 
@@ -21,7 +21,8 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
         return Some(wrong);
     }
     let longest = records.iter().max_by_key(|record| record.began.len())?;
-    for (number, call) in (1..).zip(&longest.began) {
+    for (number, step) in (1..).zip(&longest.began) {
+        let Step { call, uses, .. } = *step;
         let name = |text: String| Some(format!("call {number}, {call:?}: {text}"));
         // A rank that does not return from the next call may have failed while the others repeated this one.
         let has_next = |record: &Record| record.ends.len() > number.min(program.calls - 1);
@@ -51,21 +52,16 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
                     first.lost
                 ));
             }
-            let uses: &[Call] = match call {
-                Recover => &[Keep, Recover],
-                RecoverStates => &[Rounds, RecoverStates],
-                Commit | Check => &[Commit],
-                Again => &[Protect, Update, Again],
-                _ => &[],
-            };
             let is_done = |number: &usize| {
                 let end = present
                     .first()
                     .and_then(|(_, record)| record.ends.get(*number));
                 let is_done = end.is_some_and(|end| end.status == Status::Ok);
-                is_done && uses.contains(&longest.began[*number])
+                is_done && longest.began[*number].renews.contains(&uses)
             };
             let used = (0..number - 1).rev().find(is_done);
+            // An update loses a rank that fails before its new records are protected.
+            let used = used.filter(|_| uses > 0 && call != Update);
             if matches!(call, Commit | Check) && used.is_none() {
                 return name("states are lost, although none were committed".into());
             }
@@ -75,8 +71,7 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
                     .filter(|(_, record)| record.began.len() > used);
                 new.count()
             });
-            if new.is_some_and(|new| new <= program.tolerated(*call, &longest.began[..number - 1]))
-            {
+            if new.is_some_and(|new| new <= program.tolerated(step, &longest.began)) {
                 return name(format!(
                     "{:?} are lost, although {new:?} ranks failed",
                     first.lost
@@ -84,14 +79,14 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
             }
             let kind = match call {
                 Keep => program.kept_kind(number),
-                call => *call,
+                call => call,
             };
             // These need the counts of all ranks, or the result of an earlier call.
             let needs_more = matches!(
                 kind,
                 Many | Argsort | Positions | Recover | RecoverStates | Gather | Merge
             );
-            if program.reloads && !needs_more && has_parts(*call) {
+            if program.reloads && !needs_more && has_parts(call) {
                 return name("data are lost, although they can be loaded again".into());
             }
         }
@@ -106,7 +101,7 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
             |record: &Record| record.ends.len() < number && record.began.len() >= number - 1;
         let may_be_short = absent.iter().any(|(_, record)| may_have_part(record));
         let is_whole = least <= first.total && (first.total <= most || may_be_short);
-        if has_parts(*call) && !is_whole {
+        if has_parts(call) && !is_whole {
             return name(format!("the ranks have {least} of {} records", first.total));
         }
     }

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use super::super::SimGroup;
 use super::super::exclusions::descending_order;
 use super::Call::{self, *};
-use super::Record;
 use super::draw::{Inputs, Program};
 use super::results::Kept;
 use super::steps::LoopStates;
+use super::{LOOP, Record, Step};
 use ftsort_core::group::protected::ProtectedInput;
 use ftsort_core::group::{FinalStates, SortInput, StoreChoice};
 use ftsort_core::members::Rank;
@@ -23,15 +23,34 @@ pub(super) struct Now {
     pub call: Option<Call>,
 }
 
+/// A protected input.
+struct Held {
+    /// The number of the call that protected it.
+    made: usize,
+    input: ProtectedInput,
+    inputs: Inputs,
+}
+
+/// The final states of a user-defined algorithm.
+pub(super) struct KeptStates {
+    /// The number of the call that made them.
+    pub made: usize,
+    pub states: FinalStates,
+    pub inputs: Inputs,
+}
+
+/// The most objects of a kind that a program keeps.
+const MOST: usize = 2;
+
 /// One rank of a program.
 pub(super) struct Player<'p, 'g, 'y> {
     pub program: &'p Program,
     pub group: &'g mut SimGroup<'y>,
     pub rank: Rank,
     now: Rc<RefCell<Now>>,
-    pub kept: Option<Kept>,
-    held: Option<(ProtectedInput, Inputs)>,
-    pub states: Option<(FinalStates, Inputs)>,
+    pub kept: Vec<Kept>,
+    held: Vec<Held>,
+    pub states: Vec<KeptStates>,
     pub loop_states: LoopStates,
     record: Rc<RefCell<Record>>,
     pub part: u64,
@@ -50,9 +69,9 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             rank: group.members().me(),
             group,
             now,
-            kept: None,
-            held: None,
-            states: None,
+            kept: Vec::new(),
+            held: Vec::new(),
+            states: Vec::new(),
             loop_states: LoopStates::default(),
             record,
             part: 0,
@@ -74,51 +93,68 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
     pub fn make_call(&mut self, number: usize) -> (Call, Inputs, Result<()>) {
         let program = self.program;
         let mut draw = program.draw(number, 0);
-        let kinds = program.kinds;
-        let call = match kinds[draw.below(kinds.len() as u64) as usize] {
-            Keep if self.kept.is_some() => Recover,
-            Rounds if self.states.is_some() => RecoverStates,
-            Protect if self.held.is_some() && draw.below(3) == 0 => Update,
-            Protect if self.held.is_some() => Again,
-            call => call,
+        let mut below = |limit: usize| draw.below(limit as u64) as usize;
+        let kind = program.kinds[below(program.kinds.len())];
+        let number_of_kind = match kind {
+            Keep => self.kept.len(),
+            Rounds => self.states.len(),
+            Protect => self.held.len(),
+            _ => 0,
+        };
+        // An object of this kind that is kept, or a new one.
+        let index = below(MOST);
+        let call = match kind {
+            Keep if index < number_of_kind => Recover,
+            Rounds if index < number_of_kind => RecoverStates,
+            Protect if index < number_of_kind && below(3) == 0 => Update,
+            Protect if index < number_of_kind => Again,
+            kind => kind,
         };
         let members = self.group.members();
         let has_input = |rank: Rank| !members.is_faulty(rank) && !members.is_idle_spare(rank);
         let inputs = Rank::all(program.ranks).map(|rank| if has_input(rank) { number } else { 0 });
         let mut inputs: Inputs = inputs.collect();
-        match (call, &self.kept, &self.held, &self.states) {
-            (Recover, Some(kept), ..) => inputs.clone_from(&kept.inputs),
-            (Again, _, Some((_, of)), _) | (RecoverStates, .., Some((_, of))) => {
-                inputs.clone_from(of);
-            }
-            (Update, _, Some((_, held)), _) => {
-                let both = inputs.iter_mut().zip(held);
+        match call {
+            Recover => inputs.clone_from(&self.kept[index].inputs),
+            RecoverStates => inputs.clone_from(&self.states[index].inputs),
+            Again => inputs.clone_from(&self.held[index].inputs),
+            Update => {
+                let both = inputs.iter_mut().zip(&self.held[index].inputs);
                 both.for_each(|(new, old)| *new = if *new == 0 { *old } else { *new });
             }
             _ => {}
         }
+        let uses = match call {
+            Recover => self.kept[index].made.0,
+            RecoverStates => self.states[index].made,
+            Again | Update => self.held[index].made,
+            Commit | Check => LOOP,
+            _ => 0,
+        };
+        let renewed = if call == Check { 0 } else { uses };
+        let kind = match call {
+            Recover => self.kept[index].made.1,
+            Keep => program.kept_kind(number),
+            call => call,
+        };
         *self.now.borrow_mut() = Now {
             inputs: inputs.clone(),
-            call: Some(self.kind_of((number, call))),
+            call: Some(kind),
         };
-        self.record.borrow_mut().began.push(call);
+        self.record.borrow_mut().began.push(Step {
+            call,
+            uses,
+            renews: [number, renewed],
+        });
         (self.part, self.total) = (0, 0);
-        let outcome = self.run((number, call), &inputs, &mut draw);
+        let outcome = self.run((number, call), index, &inputs, &mut draw);
         (call, inputs, outcome)
-    }
-
-    /// The kind of results that a call makes or recovers.
-    fn kind_of(&self, (number, call): (usize, Call)) -> Call {
-        match (call, &self.kept) {
-            (Recover, Some(kept)) => kept.made.1,
-            (Keep, _) => self.program.kept_kind(number),
-            _ => call,
-        }
     }
 
     fn run(
         &mut self,
         (number, call): (usize, Call),
+        index: usize,
         inputs: &Inputs,
         draw: &mut SplitMix,
     ) -> Result<()> {
@@ -147,8 +183,8 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             }
             ChooseMethod => self.group.set_method(program.method_of(number))?,
             Verify => self.verify(input)?,
-            Rounds => self.run_rounds(inputs)?,
-            RecoverStates => self.recover_states(inputs, draw)?,
+            Rounds => self.run_rounds(number, inputs)?,
+            RecoverStates => self.recover_states(index, draw)?,
             Merge => self.merge(keys, &sorted_keys)?,
             Broadcast => self.broadcast(inputs, draw)?,
             Commit => self.commit(number)?,
@@ -169,31 +205,33 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
                 let kind = program.kept_kind(number);
                 let results = self.make((number, kind), inputs)?;
                 self.compare_results((number, kind), &results, inputs);
-                self.kept = Some(Kept {
+                self.kept.push(Kept {
                     made: (number, kind),
                     results,
                     inputs: inputs.clone(),
                 });
             }
-            Recover => self.recover(draw)?,
-            Protect => {
-                let held = self.group.protect(input)?;
-                self.held = Some((held, inputs.clone()));
-            }
-            Again => self.sort_held(inputs, sorted_keys, draw)?,
-            Update => self.update(number, inputs, &keys)?,
+            Recover => self.recover(index, draw)?,
+            Protect => self.held.push(Held {
+                made: number,
+                input: self.group.protect(input)?,
+                inputs: inputs.clone(),
+            }),
+            Again => self.sort_held(number, index, draw)?,
+            Update => self.update(number, index, inputs)?,
         }
         Ok(())
     }
 
-    /// Replaces the protected input.
-    fn update(&mut self, number: usize, inputs: &Inputs, keys: &[i32]) -> Result<()> {
-        let Some((mut held, mut old)) = self.held.take() else {
-            return Ok(());
-        };
-        let updated = self.group.update(&mut held, bytemuck::cast_slice(keys));
+    /// Replaces a protected input.
+    fn update(&mut self, number: usize, index: usize, inputs: &Inputs) -> Result<()> {
+        let keys = self.program.keys(inputs, self.rank, 0);
+        let held = &mut self.held[index];
+        let updated = self
+            .group
+            .update(&mut held.input, bytemuck::cast_slice(&keys));
         if updated.is_ok() {
-            self.held = Some((held, inputs.clone()));
+            held.inputs.clone_from(inputs);
             return updated;
         }
         // All ranks have their old records, but for those that had failed before and are lost.
@@ -202,41 +240,36 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         let has_parity = matches!(self.program.config.store, StoreChoice::Parity(_));
         if has_parity && lost.iter().any(fails_now) {
             // Either the old or the new records of the rank are lost.
+            self.held.remove(index);
             return updated;
         }
         for rank in lost.iter().filter(|rank| !fails_now(rank)) {
-            old[rank.index()] = 0;
+            held.inputs[rank.index()] = 0;
         }
-        self.held = Some((held, old));
         updated
     }
 
-    /// Sorts the protected input, in descending order at times.
-    fn sort_held(
-        &mut self,
-        inputs: &Inputs,
-        mut expected: Vec<i32>,
-        draw: &mut SplitMix,
-    ) -> Result<()> {
-        let Some((mut held, _)) = self.held.take() else {
-            return Ok(());
-        };
-        let is_descending = draw.below(2) == 0;
-        let order = is_descending.then(descending_order);
-        if is_descending {
-            expected.reverse();
+    /// Sorts a protected input, and keeps the result at times.
+    fn sort_held(&mut self, number: usize, index: usize, draw: &mut SplitMix) -> Result<()> {
+        let order = self.program.is_descending(number).then(descending_order);
+        let held = &mut self.held[index];
+        let sorted = self.group.sort_protected(&mut held.input, order);
+        let inputs = held.inputs.clone();
+        // The input continues without the records of ranks that are lost.
+        let lost = self.group.lost_ranks().iter();
+        lost.for_each(|rank| held.inputs[rank.index()] = 0);
+        if draw.below(6) == 0 {
+            self.held.remove(index);
         }
-        let sorted = self.group.sort_protected(&mut held, order);
-        let mut inputs = inputs.clone();
-        match &sorted {
-            Ok(sorted) => self.compare(sorted, &expected),
-            // The input continues without the records of these ranks.
-            Err(_) => {
-                let lost = self.group.lost_ranks().iter();
-                lost.for_each(|rank| inputs[rank.index()] = 0);
-            }
+        let results = vec![sorted?];
+        self.compare_results((number, Again), &results, &inputs);
+        if self.kept.len() < MOST && draw.below(3) == 0 {
+            self.kept.push(Kept {
+                made: (number, Again),
+                results,
+                inputs,
+            });
         }
-        self.held = (draw.below(4) > 0).then_some((held, inputs));
-        sorted.map(drop)
+        Ok(())
     }
 }

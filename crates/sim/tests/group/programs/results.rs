@@ -112,15 +112,17 @@ impl Player<'_, '_, '_> {
                 let count = sorted_keys.len().min(program.count_of_top(number) as usize);
                 self.compare(sorted, &sorted_keys[..count]);
             }
+            Again if program.is_descending(number) => {
+                let descending: Vec<i32> = sorted_keys.into_iter().rev().collect();
+                self.compare(sorted, &descending);
+            }
             _ => self.compare(sorted, &sorted_keys),
         }
     }
 
-    /// Recovers the results that are kept, or gathers one.
-    pub(super) fn recover(&mut self, draw: &mut SplitMix) -> Result<()> {
-        let Some(mut kept) = self.kept.take() else {
-            return Ok(());
-        };
+    /// Recovers results that are kept, or gathers one.
+    pub(super) fn recover(&mut self, index: usize, draw: &mut SplitMix) -> Result<()> {
+        let mut kept = self.kept.remove(index);
         let recovered = match kept.made.1 {
             Sort if draw.below(3) == 0 => self.gather_kept(&mut kept),
             _ => {
@@ -130,7 +132,9 @@ impl Player<'_, '_, '_> {
         };
         // The blocks of survivors stay.
         self.compare_results(kept.made, &kept.results, &kept.inputs);
-        self.kept = (!is_loss(&recovered) && draw.below(3) > 0).then_some(kept);
+        if !is_loss(&recovered) && draw.below(3) > 0 {
+            self.kept.insert(index, kept);
+        }
         recovered
     }
 

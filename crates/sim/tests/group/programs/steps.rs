@@ -6,7 +6,7 @@ use super::super::stored_rounds::{Sums, expected_from, initial};
 use super::super::{SimGroup, named::World};
 use super::draw::Inputs;
 use super::is_loss;
-use super::player::Player;
+use super::player::{KeptStates, Player};
 use ftsort_core::group::{MergeOperation, SortInput, TreeMerge, TreeOptions};
 use ftsort_core::members::Rank;
 use ftsort_core::vcube::Node;
@@ -31,40 +31,41 @@ fn state_of(number: Option<usize>, node: Node) -> Option<Vec<u8>> {
 }
 
 impl Player<'_, '_, '_> {
-    pub(super) fn run_rounds(&mut self, inputs: &Inputs) -> Result<()> {
+    pub(super) fn run_rounds(&mut self, number: usize, inputs: &Inputs) -> Result<()> {
         let sums = Sums::new(&World::default(), 1);
         let state = self.program.first_state(inputs, self.rank);
         let states = self.group.run_rounds(&sums, &state)?;
-        self.states = Some((states, inputs.clone()));
-        self.compare_states(inputs);
+        let states = KeptStates {
+            made: number,
+            states,
+            inputs: inputs.clone(),
+        };
+        self.compare_states(&states);
+        self.states.push(states);
         Ok(())
     }
 
-    pub(super) fn recover_states(&mut self, inputs: &Inputs, draw: &mut SplitMix) -> Result<()> {
-        let Some((mut states, made_of)) = self.states.take() else {
-            return Ok(());
-        };
-        let recovered = self.group.recover_states(&mut states);
-        self.states = Some((states, made_of));
-        self.compare_states(inputs);
-        if is_loss(&recovered) || draw.below(3) == 0 {
-            self.states = None;
+    pub(super) fn recover_states(&mut self, index: usize, draw: &mut SplitMix) -> Result<()> {
+        let mut states = self.states.remove(index);
+        let recovered = self.group.recover_states(&mut states.states);
+        self.compare_states(&states);
+        if !is_loss(&recovered) && draw.below(3) > 0 {
+            self.states.insert(index, states);
         }
         recovered
     }
 
     /// Compares the final states on this rank with those of a run in one process.
-    fn compare_states(&mut self, inputs: &Inputs) {
+    fn compare_states(&mut self, kept: &KeptStates) {
+        let inputs = &kept.inputs;
         let first = Rank::all(self.program.ranks).map(|rank| match inputs[rank.index()] {
             0 => initial(rank.0),
             _ => self.program.first_state(inputs, rank),
         });
         let expected = expected_from(first);
-        let states = self.states.as_ref().map(|(states, _)| states);
-        let found: Vec<(Node, Vec<u8>)> = states
-            .into_iter()
-            .flat_map(|states| states.iter().map(|(node, state)| (node, state.to_vec())))
-            .collect();
+        let states = kept.states.iter();
+        let found: Vec<(Node, Vec<u8>)> =
+            states.map(|(node, state)| (node, state.to_vec())).collect();
         self.part = found.len() as u64;
         self.total = expected.len() as u64;
         for (node, state) in found {
