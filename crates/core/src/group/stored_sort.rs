@@ -270,6 +270,10 @@ impl<T: Transport> Group<T> {
         let total = match found {
             Some(total) => total,
             None => {
+                let prepared = Prepared {
+                    continues: true,
+                    ..prepared
+                };
                 let mut sorted = self.sort_prepared(start, Ok(prepared), None, None)?;
                 while !self.store_result(&sort, &sorted)? {
                     self.recover_agreed(&mut sorted)?;

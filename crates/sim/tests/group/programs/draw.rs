@@ -37,6 +37,11 @@ pub(super) struct Program {
     pub refusal: Option<(Rank, Range<u32>)>,
 }
 
+/// The directory store; `play_program` opens the directory for each rank.
+pub(super) fn directory() -> StoreChoice {
+    StoreChoice::Directory(Rc::new(|| unreachable!("each rank opens its own")))
+}
+
 /// Draws a program.
 pub(super) fn draw_program(seed: u64) -> Program {
     let mut draw = SplitMix::new(seed);
@@ -53,7 +58,7 @@ pub(super) fn draw_program(seed: u64) -> Program {
     let reloads = below(4) == 0;
     let store = match below(7) {
         _ if reloads && below(2) == 0 => StoreChoice::Memory(0),
-        6 => StoreChoice::Directory(Rc::new(|| unreachable!("each rank opens its own"))),
+        6 => directory(),
         0 => StoreChoice::Memory(0),
         1 => StoreChoice::Memory(2),
         2 => StoreChoice::Parity(shape),
@@ -191,6 +196,11 @@ impl Program {
         let mut order: Vec<u64> = (0..all.len() as u64).collect();
         order.sort_by_key(|position| all[*position as usize]);
         order
+    }
+
+    /// Whether the states of the group have a name.
+    pub fn has_name(&self) -> bool {
+        matches!(self.config.store, StoreChoice::Directory(_))
     }
 
     /// Whether a call sorts a protected input in descending order.

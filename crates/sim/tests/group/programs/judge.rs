@@ -11,7 +11,16 @@ use ftsort_kernels::error::Status;
 fn has_parts(call: Call) -> bool {
     !matches!(
         call,
-        Select | Check | Agree | Protect | Update | Verify | Broadcast | Commit | ChooseMethod
+        Select
+            | Check
+            | Agree
+            | Protect
+            | Update
+            | Verify
+            | Broadcast
+            | Commit
+            | ChooseMethod
+            | StoredRounds
     )
 }
 

@@ -10,7 +10,7 @@ mod steps;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use self::draw::{Inputs, Program, draw_program};
+use self::draw::{Inputs, Program, directory, draw_program};
 use self::judge::judge;
 use self::player::{Now, Player};
 use super::exclusions::start_monitor_with;
@@ -55,6 +55,10 @@ enum Call {
     Broadcast,
     /// Commits states of the caller's own loop.
     Commit,
+    /// Sorts and stores the result, and finds it again, where the states have a name.
+    Stored,
+    /// Runs a user-defined algorithm that stores its states, where they have a name.
+    StoredRounds,
     /// Chooses the method of later sorts.
     ChooseMethod,
     /// Makes results of any kind, and keeps them.
@@ -85,7 +89,7 @@ const LOOP: usize = usize::MAX;
 
 /// The calls that are drawn; `Keep` stands for `Recover` too, `Rounds` for `RecoverStates`, and `Protect` for the calls with a
 /// protected input.
-const CALLS: [Call; 20] = [
+const CALLS: [Call; 22] = [
     Sort,
     Gather,
     Stable,
@@ -104,6 +108,8 @@ const CALLS: [Call; 20] = [
     Merge,
     Broadcast,
     Commit,
+    Stored,
+    StoredRounds,
     Keep,
     Protect,
 ];
@@ -226,6 +232,9 @@ fn play_program(program: &Program) -> std::result::Result<Vec<Record>, String> {
             let used = Cell::new(0.0);
             start_monitor_with(&mut group, Box::new(ChangingClocks { draw, used }), 1)?;
         }
+        if inner.has_name() {
+            group.open_states("states")?;
+        }
         let record = Rc::clone(&shared[rank.index()]);
         let mut player = Player::new(&inner, &mut group, now, record);
         for number in 1..=inner.calls {
@@ -322,7 +331,7 @@ type Case = (Mutant, &'static [Call], fn(&mut Program));
 
 #[test]
 fn every_mutant_of_a_program_is_detected() {
-    let cases: [Case; 3] = [
+    let cases: [Case; 4] = [
         (Mutant::StepsNotRepeated, &[ByKey, Unique], |program| {
             program.reloads = true;
             program.config.method = Some(Method::Bitonic(Shape::Any));
@@ -334,6 +343,11 @@ fn every_mutant_of_a_program_is_detected() {
         (Mutant::MovedBlockRefused, &[Gather], |program| {
             program.is_monitored = true;
             program.config.spares = 1;
+        }),
+        (Mutant::ResultReleasedTooEarly, &[Stored], |program| {
+            program.reloads = true;
+            program.config.release_after_run = true;
+            program.config.store = directory();
         }),
     ];
     for (mutant, kinds, change) in cases {

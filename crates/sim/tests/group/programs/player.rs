@@ -108,16 +108,15 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             Rounds if index < number_of_kind => RecoverStates,
             Protect if index < number_of_kind && below(3) == 0 => Update,
             Protect if index < number_of_kind => Again,
+            Stored | StoredRounds if !program.has_name() => Check,
             kind => kind,
         };
-        let members = self.group.members();
-        let has_input = |rank: Rank| !members.is_faulty(rank) && !members.is_idle_spare(rank);
-        let inputs = Rank::all(program.ranks).map(|rank| if has_input(rank) { number } else { 0 });
-        let mut inputs: Inputs = inputs.collect();
+        let mut inputs = self.new_inputs(number);
         match call {
             Recover => inputs.clone_from(&self.kept[index].inputs),
             RecoverStates => inputs.clone_from(&self.states[index].inputs),
             Again => inputs.clone_from(&self.held[index].inputs),
+            Stored if index > 0 => self.loop_states.find_inputs(&mut inputs),
             Update => {
                 let both = inputs.iter_mut().zip(&self.held[index].inputs);
                 both.for_each(|(new, old)| *new = if *new == 0 { *old } else { *new });
@@ -128,10 +127,15 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             Recover => self.kept[index].made.0,
             RecoverStates => self.states[index].made,
             Again | Update => self.held[index].made,
+            Stored if self.loop_states.has_result(&inputs) => LOOP,
             Commit | Check => LOOP,
             _ => 0,
         };
-        let renewed = if call == Check { 0 } else { uses };
+        let renewed = match call {
+            Stored | StoredRounds => LOOP,
+            Check => 0,
+            _ => uses,
+        };
         let kind = match call {
             Recover => self.kept[index].made.1,
             Keep => program.kept_kind(number),
@@ -188,6 +192,8 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             Merge => self.merge(keys, &sorted_keys)?,
             Broadcast => self.broadcast(inputs, draw)?,
             Commit => self.commit(number)?,
+            Stored => self.sort_stored(number, inputs.clone())?,
+            StoredRounds => self.run_stored_rounds(number)?,
             Check => {
                 let checked = self.group.fault_check();
                 // It moves the states of the caller's own loop.
@@ -221,6 +227,23 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             Update => self.update(number, index, inputs)?,
         }
         Ok(())
+    }
+
+    /// The inputs of a call of the ranks that have one.
+    fn new_inputs(&self, number: usize) -> Inputs {
+        let members = self.group.members();
+        let has_input = |rank: Rank| !members.is_faulty(rank) && !members.is_idle_spare(rank);
+        let ranks = Rank::all(self.program.ranks);
+        ranks
+            .map(|rank| if has_input(rank) { number } else { 0 })
+            .collect()
+    }
+
+    /// The inputs of a call that has found failures.
+    pub fn inputs_after_failures(&self, number: usize) -> Inputs {
+        let inputs = self.new_inputs(number);
+        self.now.borrow_mut().inputs.clone_from(&inputs);
+        inputs
     }
 
     /// Replaces a protected input.

@@ -7,21 +7,39 @@ use super::super::{SimGroup, named::World};
 use super::draw::Inputs;
 use super::is_loss;
 use super::player::{KeptStates, Player};
-use ftsort_core::group::{MergeOperation, SortInput, TreeMerge, TreeOptions};
+use ftsort_core::group::{MergeOperation, RoundsInput, SortInput, TreeMerge, TreeOptions};
 use ftsort_core::members::Rank;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::random::SplitMix;
 
-/// The states of the caller's own loop, as one rank knows them.
+/// The states that the group stores, as one rank knows them: those of the caller's own loop, or the result of a call.
 #[derive(Default)]
 pub(super) struct LoopStates {
+    /// They are not those of a loop.
+    is_result: bool,
+    /// The inputs of the sort whose result is stored.
+    sorted: Option<Inputs>,
     /// The number of the call that committed them; None: none are committed.
     number: Option<usize>,
     /// The number of failed ranks at that time.
     failed: usize,
     /// Whether some of them are lost.
     pub is_torn: bool,
+}
+
+impl LoopStates {
+    /// Sets inputs to those of the stored result.
+    pub fn find_inputs(&self, inputs: &mut Inputs) {
+        if let Some(sorted) = &self.sorted {
+            inputs.clone_from(sorted);
+        }
+    }
+
+    /// Whether the result of a sort of these inputs is stored.
+    pub fn has_result(&self, inputs: &Inputs) -> bool {
+        self.sorted.as_ref() == Some(inputs)
+    }
 }
 
 /// The state of a node that a call commits.
@@ -145,15 +163,64 @@ impl Player<'_, '_, '_> {
         Ok(())
     }
 
+    /// Discards the stored states.
+    fn clear_states(&mut self) -> Result<()> {
+        self.loop_states.is_torn = true;
+        self.group.clear_states()?;
+        self.loop_states = LoopStates::default();
+        Ok(())
+    }
+
+    /// Sorts and stores the result, or finds it, and recovers it.
+    pub(super) fn sort_stored(&mut self, number: usize, mut inputs: Inputs) -> Result<()> {
+        if !self.loop_states.has_result(&inputs) {
+            self.clear_states()?;
+            inputs = self.inputs_after_failures(number);
+        }
+        self.loop_states.is_result = true;
+        let keys = self.program.keys(&inputs, self.rank, 0);
+        let mut sorted = self.group.sort_stored(SortInput::of_keys(&keys))?;
+        self.group.fault_check()?;
+        self.group.recover(&mut sorted)?;
+        self.compare(&sorted, &self.program.sorted_keys(&inputs, 0));
+        self.loop_states.sorted = Some(inputs);
+        Ok(())
+    }
+
+    /// Runs a user-defined algorithm that stores its states.
+    pub(super) fn run_stored_rounds(&mut self, number: usize) -> Result<()> {
+        self.clear_states()?;
+        let inputs = self.inputs_after_failures(number);
+        self.loop_states.is_result = true;
+        let every = 1 + number as u32 % 3;
+        let rounds = RoundsInput {
+            rounds: &Sums::new(&World::default(), every),
+            state: &self.program.first_state(&inputs, self.rank),
+            caller_fingerprint: 0,
+            store_every: every,
+        };
+        let mut states = self.group.run_rounds_checked(Ok(rounds))?;
+        self.group.recover_states(&mut states)?;
+        self.compare_states(&KeptStates {
+            made: number,
+            states,
+            inputs,
+        });
+        Ok(())
+    }
+
     /// Puts the states of this rank's nodes, until they are committed.
     pub(super) fn commit(&mut self, number: usize) -> Result<()> {
+        if self.loop_states.is_result {
+            self.clear_states()?;
+        }
         let committed = self.commit_all(number);
         match committed {
             Ok(failed) => {
                 self.loop_states = LoopStates {
                     number: Some(number),
                     failed,
-                    is_torn: false,
+                    ..LoopStates::default()
                 }
             }
             Err(_) => self.loop_states.is_torn = true,
