@@ -19,7 +19,8 @@
  *     inputs of failed ranks since then, and `peak` the largest memory in bytes.
  *
  * Prints one line for scripts and a table of phases. The time of a phase is that of the slowest rank; the output has
- * medians over the repetitions. Inputs are generated before the clock starts, and a first sort warms up.
+ * medians over the repetitions. Inputs are generated before the clock starts. A sort before them, whose time is
+ * `first`, warms up.
  * `allreduce` is the time of an MPI_Allreduce of one number. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -313,7 +314,7 @@ int main(int argc, char **argv)
   recipe input;
   size_t count;
   char *data;
-  double allreduce;
+  double allreduce, first = 0;
 
   while ((option = getopt(argc, argv, "k:t:s:b:d:c:n:a:f:x:m:p")) != -1) {
     if (option == 'k') k = atoi(optarg);
@@ -374,6 +375,7 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 1);
       }
     }
+    if (n < 0) first = slowest[TOTAL];
     for (phase = 0; n >= 0 && phase < PHASES; phase++) seconds[phase][n] = slowest[phase];
     if (n >= 0 && beside) ratios[n] = slowest[TOTAL] / other[TOTAL];
   }
@@ -391,6 +393,7 @@ int main(int argc, char **argv)
     printf("ftsort-bench type=%s log2=%d ranks=%d store=%s replicas=%u", type, k, ranks, store, config.replicas);
     for (phase = 0; phase < PHASES; phase++) printf(" %s=%.6f", names[phase], typical[phase]);
     if (beside) printf(" beside=%.4f", median(ratios, repetitions));
+    printf(" first=%.6f", first);
     printf(" peak=%llu resident=%llu input=%zu allreduce=%.9f\n", peak, resident, count * record.record_bytes,
            allreduce);
     for (phase = 0; phase < PHASES; phase++)

@@ -1,4 +1,4 @@
-//! Small buffers: cache lines from the allocator, which each thread uses again.
+//! Small buffers: cache lines, which each thread uses again.
 //!
 //! A buffer that is written before it is read need not be zeroed, but safe code cannot allocate memory without a
 //! value. So a thread keeps a few freed buffers, and gives them out with the bytes that they have.
@@ -6,12 +6,22 @@
 //! Must never: keep more than [`MOST_KEPT`] bytes for a thread.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
+use memmap2::MmapMut;
 
 /// The alignment of buffers in bytes: a cache line, which is more than any record needs.
 pub const ALIGNMENT: usize = 64;
 
+/// The allocator aligns to this many bytes. With a larger alignment it would write zeroes to all of a new buffer.
+const UNIT: usize = 16;
+
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Unit([u8; UNIT]);
+
+/// The type of lines, for an address that is aligned although there are none.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct CacheLine([u8; ALIGNMENT]);
@@ -29,7 +39,7 @@ const CLASSES: usize = 4 * (POWERS as usize - 1) + 1;
 pub const MOST_REUSED: usize = ALIGNMENT << (SMALLEST + POWERS - 1);
 
 struct Kept {
-    by_class: [Vec<Vec<CacheLine>>; CLASSES],
+    by_class: [Vec<Memory>; CLASSES],
     bytes: usize,
 }
 
@@ -46,9 +56,51 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
+/// New buffers of at least so many bytes are mapped. The system provides zeroed pages for the bytes that are used, which are
+/// few of a buffer for a message of unknown length; the allocator often writes zeroes to all of them.
+const MAPPED: usize = 64 << 10;
+
+#[derive(Default)]
+enum Memory {
+    #[default]
+    Empty,
+    Allocated(Vec<Unit>),
+    Mapped(MmapMut),
+}
+
+impl Memory {
+    /// Returns zeroes. None if the system refuses.
+    fn allocated(len: usize) -> Option<Memory> {
+        let units = bytemuck::allocation::try_zeroed_vec(len.div_ceil(UNIT)).ok()?;
+        Some(Memory::Allocated(units))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Empty => bytemuck::cast_slice::<CacheLine, u8>(&[]),
+            Memory::Allocated(units) => bytemuck::cast_slice(units),
+            Memory::Mapped(map) => map,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Empty => bytemuck::cast_slice_mut::<CacheLine, u8>(&mut []),
+            Memory::Allocated(units) => bytemuck::cast_slice_mut(units),
+            Memory::Mapped(map) => map,
+        }
+    }
+}
+
 /// Bytes in whole cache lines, with one owner.
 #[derive(Default)]
-pub struct Lines(Vec<CacheLine>);
+pub struct Lines {
+    memory: Memory,
+    /// The first byte of the lines.
+    start: usize,
+    /// The number of lines.
+    count: usize,
+}
 
 /// Returns the class of buffers with at least so many lines. None: such buffers are not kept.
 fn class_of(lines: usize) -> Option<usize> {
@@ -72,11 +124,23 @@ fn lines_in(class: usize) -> usize {
 }
 
 impl Lines {
+    fn of(memory: Memory) -> Lines {
+        let bytes = memory.bytes();
+        let start = bytes.as_ptr().addr().wrapping_neg() % ALIGNMENT;
+        Lines {
+            start,
+            count: bytes.len().saturating_sub(start) / ALIGNMENT,
+            memory,
+        }
+    }
+
     /// Allocates at least `len` zero bytes. Returns None if the system refuses.
     pub fn zeroed(len: usize) -> Option<Lines> {
-        bytemuck::allocation::try_zeroed_vec(len.div_ceil(ALIGNMENT))
-            .ok()
-            .map(Lines)
+        if len == 0 {
+            return Some(Lines::default());
+        }
+        let most = len.next_multiple_of(ALIGNMENT) + ALIGNMENT - UNIT;
+        Memory::allocated(most).map(Lines::of)
     }
 
     /// Allocates at least `len` bytes with any values. Returns None if the system refuses.
@@ -86,32 +150,43 @@ impl Lines {
         };
         let kept = KEPT.try_with(|kept| {
             let kept = &mut *kept.borrow_mut();
-            let lines = kept.by_class[class].pop()?;
-            kept.bytes -= size_of_val(&lines[..]);
-            Some(lines)
+            let memory = kept.by_class[class].pop()?;
+            kept.bytes -= memory.bytes().len();
+            Some(memory)
         });
-        match kept.ok().flatten() {
-            Some(lines) => Some(Lines(lines)),
-            None => Lines::zeroed(ALIGNMENT * lines_in(class)),
+        if let Some(memory) = kept.ok().flatten() {
+            return Some(Lines::of(memory));
         }
+        let len = ALIGNMENT * lines_in(class);
+        match len {
+            MAPPED.. => MmapMut::map_anon(len)
+                .ok()
+                .map(|map| Lines::of(Memory::Mapped(map))),
+            _ => Lines::zeroed(len),
+        }
+    }
+
+    fn place(&self) -> Range<usize> {
+        self.start..self.start + ALIGNMENT * self.count
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.0)
+        &self.memory.bytes()[self.place()]
     }
 
     /// The bytes, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.0)
+        let place = self.place();
+        &mut self.memory.bytes_mut()[place]
     }
 }
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        let lines = std::mem::take(&mut self.0);
-        let class = class_of(lines.len()).filter(|class| lines_in(*class) == lines.len());
-        let (Some(class), bytes) = (class, size_of_val(&lines[..])) else {
+        let memory = std::mem::take(&mut self.memory);
+        let class = class_of(self.count).filter(|class| lines_in(*class) == self.count);
+        let (Some(class), bytes) = (class, memory.bytes().len()) else {
             return;
         };
         // A thread that ends keeps nothing any more.
@@ -119,7 +194,7 @@ impl Drop for Lines {
             let kept = &mut *kept.borrow_mut();
             if kept.bytes + bytes <= MOST_KEPT {
                 kept.bytes += bytes;
-                kept.by_class[class].push(lines);
+                kept.by_class[class].push(memory);
             }
         });
     }
@@ -165,6 +240,7 @@ mod tests {
         for len in sizes {
             let mut lines = Lines::unset(len).unwrap();
             assert!(lines.bytes().len() >= len);
+            assert!(lines.bytes().as_ptr().addr().is_multiple_of(ALIGNMENT));
             lines.bytes_mut().fill(7);
             let (address, is_kept) = (lines.bytes().as_ptr(), class_of(len.div_ceil(64)).is_some());
             drop(lines);

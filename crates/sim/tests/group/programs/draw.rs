@@ -49,7 +49,10 @@ pub(super) fn draw_program(seed: u64) -> Program {
         0 => 7 + draw.below(6) as usize,
         _ => 2 + draw.below(5) as usize,
     };
-    let calls = [8, 8, 8, 16][draw.below(4) as usize];
+    let calls = match draw.below(4) {
+        0 if ranks <= 6 => 16,
+        _ => 8,
+    };
     let mut below = |limit: usize| draw.below(limit as u64) as usize;
     let shape = ParityShape {
         shares: 1 + below(2),

@@ -6,6 +6,7 @@ use super::Call::*;
 use super::{Call, End, Program, Record, Step};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::Status;
+use ftsort_sim::transport::FailureMode;
 
 /// Whether the parts of all ranks are the total.
 fn has_parts(call: Call) -> bool {
@@ -24,6 +25,12 @@ fn has_parts(call: Call) -> bool {
     )
 }
 
+/// Whether a rank returns from calls although the others have found that it failed.
+fn is_reported_early(program: &Program, rank: Rank) -> bool {
+    let mut failures = program.failures.iter();
+    failures.any(|failure| failure.rank == rank && failure.mode == FailureMode::EarlyReport)
+}
+
 /// The first error of a program.
 pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
     if let Some(wrong) = records.iter().find_map(|record| record.wrong.clone()) {
@@ -34,10 +41,13 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
         let Step { call, uses, .. } = *step;
         let name = |text: String| Some(format!("call {number}, {call:?}: {text}"));
         // A rank that does not return from the next call may have failed while the others repeated this one.
-        let has_next = |record: &Record| record.ends.len() > number.min(program.calls - 1);
-        let (present, absent): (Vec<_>, Vec<_>) = Rank::all(program.ranks)
-            .zip(records)
-            .partition(|(_, record)| has_next(record));
+        let (present, absent): (Vec<_>, Vec<_>) =
+            Rank::all(program.ranks)
+                .zip(records)
+                .partition(|(rank, record)| match number < program.calls {
+                    true => record.ends.len() > number,
+                    false => record.ends.len() == number && !is_reported_early(program, *rank),
+                });
         let end_of = |record: &'_ Record| record.ends.get(number - 1).cloned();
         let ends = present.iter().filter_map(|(_, record)| end_of(record));
         let ends: Vec<End> = ends.collect();
