@@ -2,6 +2,8 @@
 
 use super::*;
 use ftsort_core::engine::{MessageEvent, Phase, Span};
+use ftsort_core::group::DataChecks;
+use ftsort_kernels::error::Finding;
 
 /// The reports of one rank.
 #[derive(Default)]
@@ -10,6 +12,7 @@ struct Reports {
     failures: usize,
     executors: Vec<(Node, Rank)>,
     restored: Vec<Node>,
+    corruptions: Vec<(Option<Rank>, Rank, Finding)>,
     messages: Vec<MessageEvent>,
     spans: Vec<Span>,
 }
@@ -24,6 +27,9 @@ impl Observer for Recorder {
             Event::Failure(_) => reports.failures += 1,
             Event::Executor(node, rank) => reports.executors.push((node, rank)),
             Event::Restored(node, _) => reports.restored.push(node),
+            Event::Corrupt(accused, by, finding) => {
+                reports.corruptions.push((accused, by, finding));
+            }
             _ => {}
         }
     }
@@ -66,6 +72,36 @@ fn the_observer_sees_commits_and_failures() {
     });
     let seen: Vec<Result<_>> = outcomes.into_iter().flatten().collect();
     assert_eq!(seen, [Ok((1, vec![Node(1)])), Ok((1, vec![]))]);
+}
+
+/// All ranks see the same accusations: those of a block that changed in the memory of rank 1, and of a changed message.
+#[test]
+fn the_observer_sees_corruptions() {
+    let wrong_order = |rank| (None, Rank(rank), Finding::Order);
+    let mut of_block: Vec<_> = (0..4).map(wrong_order).collect();
+    of_block.insert(2, (Some(Rank(1)), Rank(1), Finding::Memory));
+    let of_message = vec![(Some(Rank(1)), Rank(0), Finding::Message)];
+    for (plan, expected) in [("1~2.block", of_block), ("1~2.message", of_message)] {
+        let outcomes = play(4, 1, move |rank, transport, _| {
+            let config = GroupConfig {
+                failures: Plan::parse(plan)?,
+                method: Some(Method::HyperQuickSort(PivotRule::Sampled)),
+                checks: DataChecks {
+                    digest: true,
+                    purity: false,
+                },
+                ..GroupConfig::default()
+            };
+            let (services, reports) = observed(rank);
+            let mut group = Group::new(transport, config, services)?;
+            let sorted = group.sort_keys(&keys(rank))?;
+            let stats = group.stats();
+            assert_eq!((stats.corruptions, stats.rounds_replayed), (1, 1), "{plan}");
+            assert_eq!(reports.borrow().corruptions, expected, "{plan}");
+            Ok(parts(&sorted))
+        });
+        assert_eq!(joined(outcomes), all_keys(4), "{plan}");
+    }
 }
 
 /// The size of short inputs, which travel with their headers, and of long ones, which do not.
