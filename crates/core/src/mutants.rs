@@ -220,6 +220,8 @@ mutants! {
     VerificationSkipped,
     /// After a corruption was detected, the round is replayed with the same blocks.
     CorruptBlocksReused,
+    /// Blocks of a recovered result are lost if their copies are, although they can be made from inputs that are loaded again.
+    RecoveredResultNotRemade,
     /// A round of the caller's own loop is committed, although a failure was found since it began.
     CallerRoundSpansFailure,
     /// The checkpoints of a failed rank are not moved to the executors of its nodes.
@@ -330,6 +332,8 @@ mutants! {
     OldSharesKept,
     /// A share that has changed is used to solve for lost data.
     CorruptSharesUsed,
+    /// Data of a failed rank that was not trusted, of which no share has a part, count as data that can be rebuilt.
+    UncoveredDataRebuilt,
     /// Inputs that were found after a failure are left out of the next encoding.
     FoundInputsNotEncoded,
     /// Inputs that came to a rank from ranks that have failed since are not encoded.

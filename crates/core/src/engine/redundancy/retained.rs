@@ -354,10 +354,10 @@ impl RetainedResult {
 
 impl Job<'_, '_> {
     fn recover_result(&mut self, lacks_copies: &mut bool) -> Result<()> {
-        let is_copied = self.recomputes() && self.copies() > 0;
-        let is_copied = is_copied && !mutant(Mutant::ResultNotCopiedAgain);
-        let at_once = is_copied && !mutant(Mutant::BlockGivenUpBeforeCopies);
         loop {
+            let is_copied = self.recomputes() && self.copies() > 0;
+            let is_copied = is_copied && !mutant(Mutant::ResultNotCopiedAgain);
+            let at_once = is_copied && !mutant(Mutant::BlockGivenUpBeforeCopies);
             let present = self.engine.members.membership();
             let in_place = self.progress.membership.as_ref() == Some(present);
             if in_place && !*lacks_copies {
@@ -410,6 +410,12 @@ impl Job<'_, '_> {
     fn end_transaction(&mut self, mut result: RoundResult, is_copied: bool) -> Result<Verdict> {
         let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
         match verdict {
+            Verdict::Committed if result.starts_over => {
+                // From copies of blocks back to the inputs, which are loaded again.
+                self.redundancy.has_versions = false;
+                self.redundancy.store.clear();
+                return Ok(Verdict::Replay);
+            }
             Verdict::Committed => {
                 self.progress.recover(&mut result, self.engine.members);
                 self.accept_encodings(std::mem::take(&mut result.encodings));

@@ -163,6 +163,14 @@ impl<'e> Job<'_, 'e> {
         self.versions().save(version_id, result)
     }
 
+    /// Whether lost blocks can be made again from inputs that are loaded again.
+    fn can_start_over(&self) -> bool {
+        let is_recomputable = self.algorithm.is_recomputable() && self.parity().is_none();
+        let can_remake = is_recomputable && !mutant(Mutant::RecoveredResultNotRemade);
+        let has_steps = !self.redundancy.of_result || can_remake;
+        has_steps && self.redundancy.keeps_copies() && self.inputs.source.can_reload()
+    }
+
     /// Brings the committed version of every node from the store to its present executor.
     pub(in crate::engine) fn restore_version(
         &mut self,
@@ -175,8 +183,7 @@ impl<'e> Job<'_, 'e> {
         if result.lost.is_empty() {
             return Ok(result);
         }
-        let is_running = !self.redundancy.of_result;
-        if is_running && self.redundancy.keeps_copies() && self.inputs.source.can_reload() {
+        if self.can_start_over() {
             result.starts_over = true;
             return Ok(result);
         }

@@ -13,6 +13,7 @@ use super::memory::Memory;
 use super::{Store, StoreScope, VersionId};
 use crate::block::{Block, Header};
 use crate::members::{Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
@@ -110,7 +111,13 @@ impl Encoding {
     /// Returns the ranks with data that cannot be had any more, where only the data of the ranks in `available` are
     /// left, and no shares of the ranks in `shareless`.
     pub fn beyond_repair(&self, available: &RankSet, shareless: &RankSet) -> Vec<Rank> {
-        let mut lost = Vec::new();
+        // A rank that is not trusted is in no group, and no share has its data.
+        let is_outside = |rank: &Rank| {
+            self.ranks().all(|other| other != *rank) && !mutant(Mutant::UncoveredDataRebuilt)
+        };
+        let ranks = self.contents.keys().copied();
+        let outside = ranks.filter(|rank| is_outside(rank) && self.bytes_of(*rank) > 0);
+        let mut lost: Vec<Rank> = outside.filter(|rank| !available.contains(*rank)).collect();
         for group in &self.groups {
             let stripes = self.stripes(group);
             let is_erased = |place: usize| !available.contains(group[place]);

@@ -269,8 +269,7 @@ impl Program {
         match (step.call, &self.config.store) {
             (Recover | RecoverStates, _) if self.config.release_after_run => 0,
             (Again, _) if self.reloads => self.ranks,
-            // A recovered result has copies of its blocks, and not of the inputs.
-            (Recover, StoreChoice::Memory(0)) if is_remade => self.ranks,
+            (Recover, StoreChoice::Memory(_)) if is_remade => self.ranks,
             (_, StoreChoice::Memory(copies)) => *copies,
             (_, StoreChoice::Parity(shape)) => shape.shares,
             (_, StoreChoice::Directory(_)) => self.ranks,
