@@ -1,7 +1,9 @@
 //! Protected inputs and kept results, while ranks are killed one after the other down to the last one.
 
+use libtest_mimic::Failed;
+
 use crate::case::{Case, number, table};
-use crate::harness::self_checking;
+use crate::harness::{launch, program, require, self_checking};
 
 /// Mode, store (for "killed" the microseconds until the kill), algorithm and corruption of tests/c/redundancy.c, and
 /// the number of ranks.
@@ -37,6 +39,13 @@ const CASES: &str = "
  all   | gather memory 0        | 4
 ";
 
+/// A result that is recovered again after failures during or after its recovery.
+fn recoveries(mode: &str, ranks: usize) -> Result<(), Failed> {
+    let text = launch(ranks, "", &program("tests/c/recoveries.c")?, &[mode])?;
+    let line = "recoveries: rank 0 right";
+    require(text.lines().any(|found| found == line), line, &text)
+}
+
 pub fn cases() -> Vec<Case> {
     let cases = table(CASES).map(|row| {
         let [arguments, ranks] = row.cells();
@@ -45,5 +54,9 @@ pub fn cases() -> Vec<Case> {
         let body = move || self_checking("redundancy", ranks, &arguments);
         Case::skippable(row.is_quick, name, body)
     });
-    cases.collect()
+    let recoveries = [("spare", 3), ("reload", 4)].map(|(mode, ranks)| {
+        let name = format!("recovers a result again: {mode}");
+        Case::new(true, name, move || recoveries(mode, ranks))
+    });
+    cases.chain(recoveries).collect()
 }

@@ -36,13 +36,6 @@ fn sorts(
     folder.remove_empty(&text)
 }
 
-/// A spare that fails while it takes over loses nothing of a result with two replicas.
-fn recovery() -> Result<(), Failed> {
-    let text = launch(3, "", &program("tests/c/spare_recovers.c")?, &[])?;
-    let line = "spare_recovers: rank 0 right";
-    require(text.lines().any(|found| found == line), line, &text)
-}
-
 pub fn cases() -> Vec<Case> {
     let cases = table(SORTS).map(|row| {
         let [ranks, spares, store, kills, executors] = row.cells();
@@ -51,10 +44,5 @@ pub fn cases() -> Vec<Case> {
         let body = move || sorts((ranks, spares), store, kills, executors);
         Case::new(row.is_quick, name, body)
     });
-    let recovery = Case::new(
-        true,
-        "a spare that fails while it recovers a result",
-        recovery,
-    );
-    cases.chain([recovery]).collect()
+    cases.collect()
 }
