@@ -19,8 +19,8 @@
  *     inputs of failed ranks since then, and `peak` the largest memory in bytes.
  *
  * Prints one line for scripts and a table of phases. The time of a phase is that of the slowest rank; the output has
- * medians over the repetitions. Inputs are generated before the clock starts. A sort before them, whose time is
- * `first`, warms up.
+ * medians over the repetitions. Inputs are generated before the clock starts. One sort before the
+ * repetitions warms up; `first` is its time.
  * `allreduce` is the time of an MPI_Allreduce of one number. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@
 
 enum { COUNT = 50000 };
 
-static int kills_itself;
+static int kills_itself, loaded;
 
 static void kill_myself(void *user, const ftsort_event *event)
 {
@@ -36,6 +36,7 @@ static int load(void *user, int32_t owner, ftsort_buffer *out)
   (void)user;
   if (!keys) return 1;
   for (k = 0; k < COUNT; k++) keys[k] = key_of(owner, k);
+  loaded++;
   return 0;
 }
 
@@ -54,13 +55,15 @@ int main(int argc, char **argv)
   static int32_t keys[COUNT];
   uint64_t records = 0;
   int64_t sum = 0;
+  int32_t last = INT32_MIN;
   size_t i, k;
   int owner, owners, has_spare;
   ftsort_prepare();
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  has_spare = argc > 1 && !strcmp(argv[1], "spare");
+  has_spare = argc == 2 && !strcmp(argv[1], "spare");
+  EXPECT(argc == 2 && (has_spare || !strcmp(argv[1], "reload")));
   EXPECT(ranks == (has_spare ? 3 : 4));
   owners = has_spare ? 2 : 4;
   if (has_spare) {
@@ -93,11 +96,19 @@ int main(int argc, char **argv)
     if (rank > 1) kill(getpid(), SIGKILL);
     find_failure(group, 2);
     find_failure(group, 3);
+    EXPECT(loaded == 0);
     EXPECT(ftsort_result_recover(group, result) == FTSORT_OK);
+    EXPECT(loaded > 0);
   }
   for (i = 0; i < ftsort_result_count(result); i++) {
     EXPECT(ftsort_result_block(result, i, &block) == FTSORT_OK);
-    for (k = 0; k < block.count; k++) sum -= ((const int32_t *)block.data)[k];
+    EXPECT(block.offset == records);
+    for (k = 0; k < block.count; k++) {
+      int32_t key = ((const int32_t *)block.data)[k];
+      EXPECT(key >= last);
+      last = key;
+      sum -= key;
+    }
     records += block.count;
   }
   EXPECT(records == (uint64_t)owners * COUNT && sum == 0);

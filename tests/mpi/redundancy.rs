@@ -1,4 +1,4 @@
-//! Protected inputs and kept results, while ranks are killed one after the other down to the last one.
+//! Protected inputs and kept results, while ranks are killed, one after the other or two at once.
 
 use libtest_mimic::Failed;
 
@@ -54,9 +54,9 @@ pub fn cases() -> Vec<Case> {
         let body = move || self_checking("redundancy", ranks, &arguments);
         Case::skippable(row.is_quick, name, body)
     });
-    let recoveries = [("spare", 3), ("reload", 4)].map(|(mode, ranks)| {
+    let again = [("spare", 3), ("reload", 4)].map(|(mode, ranks)| {
         let name = format!("recovers a result again: {mode}");
         Case::new(true, name, move || recoveries(mode, ranks))
     });
-    cases.chain(recoveries).collect()
+    cases.chain(again).collect()
 }

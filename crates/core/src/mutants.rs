@@ -220,8 +220,6 @@ mutants! {
     VerificationSkipped,
     /// After a corruption was detected, the round is replayed with the same blocks.
     CorruptBlocksReused,
-    /// Blocks of a recovered result are lost if their copies are, although they can be made from inputs that are loaded again.
-    RecoveredResultNotRemade,
     /// A round of the caller's own loop is committed, although a failure was found since it began.
     CallerRoundSpansFailure,
     /// The checkpoints of a failed rank are not moved to the executors of its nodes.
@@ -262,6 +260,8 @@ mutants! {
     PiecesForHoldersNotKept,
     /// After the recovery of a result its blocks are not copied to other ranks.
     ResultNotCopiedAgain,
+    /// The blocks of a recovered result count as lost if their copies are lost, although inputs can be loaded again.
+    RecoveredResultNotRemade,
     /// The version before the result is dropped when the result is committed, although the result is made from it.
     LastVersionRetired,
     /// A recovered block of a result is left as it was before the last round.

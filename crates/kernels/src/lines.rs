@@ -15,11 +15,11 @@ use memmap2::MmapMut;
 pub const ALIGNMENT: usize = 64;
 
 /// The allocator aligns to this many bytes. With a larger alignment it would write zeroes to all of a new buffer.
-const UNIT: usize = 16;
+const ALLOCATOR_ALIGNMENT: usize = 16;
 
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Unit([u8; UNIT]);
+struct Unit([u8; ALLOCATOR_ALIGNMENT]);
 
 /// The type of lines, for an address that is aligned although there are none.
 #[repr(C, align(64))]
@@ -39,7 +39,7 @@ const CLASSES: usize = 4 * (POWERS as usize - 1) + 1;
 pub const MOST_REUSED: usize = ALIGNMENT << (SMALLEST + POWERS - 1);
 
 struct Kept {
-    by_class: [Vec<Memory>; CLASSES],
+    by_class: [Vec<Allocation>; CLASSES],
     bytes: usize,
 }
 
@@ -56,38 +56,38 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
-/// New buffers of at least so many bytes are mapped. The system provides zeroed pages for the bytes that are used, which are
-/// few of a buffer for a message of unknown length; the allocator often writes zeroes to all of them.
+/// The size in bytes from which new buffers are mapped. The system provides zeroed pages for the bytes that are used, and a
+/// message of unknown length uses few bytes of its buffer. The allocator often writes zeroes to all bytes.
 const MAPPED: usize = 64 << 10;
 
 #[derive(Default)]
-enum Memory {
+enum Allocation {
     #[default]
     Empty,
     Allocated(Vec<Unit>),
     Mapped(MmapMut),
 }
 
-impl Memory {
+impl Allocation {
     /// Returns zeroes. None if the system refuses.
-    fn allocated(len: usize) -> Option<Memory> {
-        let units = bytemuck::allocation::try_zeroed_vec(len.div_ceil(UNIT)).ok()?;
-        Some(Memory::Allocated(units))
+    fn allocated(len: usize) -> Option<Allocation> {
+        let units = bytemuck::allocation::try_zeroed_vec(len.div_ceil(ALLOCATOR_ALIGNMENT)).ok()?;
+        Some(Allocation::Allocated(units))
     }
 
     fn bytes(&self) -> &[u8] {
         match self {
-            Memory::Empty => bytemuck::cast_slice::<CacheLine, u8>(&[]),
-            Memory::Allocated(units) => bytemuck::cast_slice(units),
-            Memory::Mapped(map) => map,
+            Allocation::Empty => bytemuck::cast_slice::<CacheLine, u8>(&[]),
+            Allocation::Allocated(units) => bytemuck::cast_slice(units),
+            Allocation::Mapped(map) => map,
         }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Memory::Empty => bytemuck::cast_slice_mut::<CacheLine, u8>(&mut []),
-            Memory::Allocated(units) => bytemuck::cast_slice_mut(units),
-            Memory::Mapped(map) => map,
+            Allocation::Empty => bytemuck::cast_slice_mut::<CacheLine, u8>(&mut []),
+            Allocation::Allocated(units) => bytemuck::cast_slice_mut(units),
+            Allocation::Mapped(map) => map,
         }
     }
 }
@@ -95,8 +95,8 @@ impl Memory {
 /// Bytes in whole cache lines, with one owner.
 #[derive(Default)]
 pub struct Lines {
-    memory: Memory,
-    /// The first byte of the lines.
+    allocation: Allocation,
+    /// The offset of the first line in `allocation`, in bytes.
     start: usize,
     /// The number of lines.
     count: usize,
@@ -124,13 +124,13 @@ fn lines_in(class: usize) -> usize {
 }
 
 impl Lines {
-    fn of(memory: Memory) -> Lines {
-        let bytes = memory.bytes();
+    fn of(allocation: Allocation) -> Lines {
+        let bytes = allocation.bytes();
         let start = bytes.as_ptr().addr().wrapping_neg() % ALIGNMENT;
         Lines {
             start,
             count: bytes.len().saturating_sub(start) / ALIGNMENT,
-            memory,
+            allocation,
         }
     }
 
@@ -139,8 +139,8 @@ impl Lines {
         if len == 0 {
             return Some(Lines::default());
         }
-        let most = len.next_multiple_of(ALIGNMENT) + ALIGNMENT - UNIT;
-        Memory::allocated(most).map(Lines::of)
+        let most = len.next_multiple_of(ALIGNMENT) + ALIGNMENT - ALLOCATOR_ALIGNMENT;
+        Allocation::allocated(most).map(Lines::of)
     }
 
     /// Allocates at least `len` bytes with any values. Returns None if the system refuses.
@@ -150,20 +150,19 @@ impl Lines {
         };
         let kept = KEPT.try_with(|kept| {
             let kept = &mut *kept.borrow_mut();
-            let memory = kept.by_class[class].pop()?;
-            kept.bytes -= memory.bytes().len();
-            Some(memory)
+            let allocation = kept.by_class[class].pop()?;
+            kept.bytes -= allocation.bytes().len();
+            Some(allocation)
         });
-        if let Some(memory) = kept.ok().flatten() {
-            return Some(Lines::of(memory));
+        if let Some(allocation) = kept.ok().flatten() {
+            return Some(Lines::of(allocation));
         }
         let len = ALIGNMENT * lines_in(class);
-        match len {
-            MAPPED.. => MmapMut::map_anon(len)
-                .ok()
-                .map(|map| Lines::of(Memory::Mapped(map))),
-            _ => Lines::zeroed(len),
+        if len < MAPPED {
+            return Lines::zeroed(len);
         }
+        let map = MmapMut::map_anon(len).ok()?;
+        Some(Lines::of(Allocation::Mapped(map)))
     }
 
     fn place(&self) -> Range<usize> {
@@ -172,21 +171,21 @@ impl Lines {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.memory.bytes()[self.place()]
+        &self.allocation.bytes()[self.place()]
     }
 
     /// The bytes, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let place = self.place();
-        &mut self.memory.bytes_mut()[place]
+        &mut self.allocation.bytes_mut()[place]
     }
 }
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        let memory = std::mem::take(&mut self.memory);
+        let allocation = std::mem::take(&mut self.allocation);
         let class = class_of(self.count).filter(|class| lines_in(*class) == self.count);
-        let (Some(class), bytes) = (class, memory.bytes().len()) else {
+        let (Some(class), bytes) = (class, allocation.bytes().len()) else {
             return;
         };
         // A thread that ends keeps nothing any more.
@@ -194,7 +193,7 @@ impl Drop for Lines {
             let kept = &mut *kept.borrow_mut();
             if kept.bytes + bytes <= MOST_KEPT {
                 kept.bytes += bytes;
-                kept.by_class[class].push(memory);
+                kept.by_class[class].push(allocation);
             }
         });
     }

@@ -84,7 +84,8 @@ impl<T: Transport> Group<T> {
     /// the blocks of the survivors stay. `Status::Argument` if the ranks pass results of different jobs.
     /// `Status::Corrupt` if blocks or copies changed and no other copy is left: the blocks stay as they are.
     /// `Status::Memory`, `Status::Store`, `Status::Callback`: the blocks that were rebuilt by then are in the result,
-    /// and the next call tries again.
+    /// and the next call tries again. The callback may be asked for the inputs of all ranks, as these passed them to the
+    /// call that made the result.
     pub fn recover(&mut self, result: &mut Sorted) -> Result<()> {
         self.recover_checked(Ok(result))
     }

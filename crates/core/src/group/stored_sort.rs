@@ -270,6 +270,7 @@ impl<T: Transport> Group<T> {
         let total = match found {
             Some(total) => total,
             None => {
+                // A rank may fail after the sort, and before the result is stored.
                 let prepared = Prepared {
                     continues: true,
                     ..prepared

@@ -411,7 +411,7 @@ impl Job<'_, '_> {
         let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
         match verdict {
             Verdict::Committed if result.starts_over => {
-                // From copies of blocks back to the inputs, which are loaded again.
+                // The next attempt recomputes lost blocks from inputs that are loaded again, and needs no copies of blocks.
                 self.redundancy.has_versions = false;
                 self.redundancy.store.clear();
                 return Ok(Verdict::Replay);

@@ -163,12 +163,15 @@ impl<'e> Job<'_, 'e> {
         self.versions().save(version_id, result)
     }
 
-    /// Whether lost blocks can be made again from inputs that are loaded again.
+    /// Returns whether lost blocks can be recomputed from inputs that are loaded again.
     fn can_start_over(&self) -> bool {
-        let is_recomputable = self.algorithm.is_recomputable() && self.parity().is_none();
-        let can_remake = is_recomputable && !mutant(Mutant::RecoveredResultNotRemade);
-        let has_steps = !self.redundancy.of_result || can_remake;
-        has_steps && self.redundancy.keeps_copies() && self.inputs.source.can_reload()
+        let is_running = !self.redundancy.of_result;
+        // With parity, a result has shares of its blocks, and no lineage.
+        let can_remake = self.algorithm.is_recomputable()
+            && self.parity().is_none()
+            && !mutant(Mutant::RecoveredResultNotRemade);
+        let keeps_copies = self.redundancy.keeps_copies();
+        (is_running || can_remake) && keeps_copies && self.inputs.source.can_reload()
     }
 
     /// Brings the committed version of every node from the store to its present executor.

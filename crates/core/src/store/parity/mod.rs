@@ -7,7 +7,7 @@ mod stripes;
 pub use grouping::{Grouping, grouping};
 pub use stripes::{Stripes, Summand};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::Memory;
 use super::{Store, StoreScope, VersionId};
@@ -112,12 +112,13 @@ impl Encoding {
     /// left, and no shares of the ranks in `shareless`.
     pub fn beyond_repair(&self, available: &RankSet, shareless: &RankSet) -> Vec<Rank> {
         // A rank that is not trusted is in no group, and no share has its data.
-        let is_outside = |rank: &Rank| {
-            self.ranks().all(|other| other != *rank) && !mutant(Mutant::UncoveredDataRebuilt)
-        };
-        let ranks = self.contents.keys().copied();
-        let outside = ranks.filter(|rank| is_outside(rank) && self.bytes_of(*rank) > 0);
+        let covered: BTreeSet<Rank> = self.ranks().collect();
+        let outside = self.contents.keys().copied();
+        let outside = outside.filter(|rank| !covered.contains(rank) && self.bytes_of(*rank) > 0);
         let mut lost: Vec<Rank> = outside.filter(|rank| !available.contains(*rank)).collect();
+        if mutant(Mutant::UncoveredDataRebuilt) {
+            lost.clear();
+        }
         for group in &self.groups {
             let stripes = self.stripes(group);
             let is_erased = |place: usize| !available.contains(group[place]);
@@ -264,5 +265,43 @@ impl Store for Parity {
     fn set_apart(&mut self) {
         // The encoding of inputs refers to the caller's arrays.
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The data of a rank in no group are lost with the rank, unless another rank has them or there are none.
+    #[test]
+    fn data_outside_of_all_groups_cannot_be_rebuilt() {
+        let header = |rank: u32, bytes| {
+            let data = Buffer::zeroed(bytes).expect("memory");
+            Block::input(Rank(rank), data.into()).header()
+        };
+        for (bytes, is_there, lost) in [(8, false, true), (8, true, false), (0, false, false)] {
+            let contents = [(0, 8), (1, 8), (2, bytes)];
+            let contents = contents.map(|(rank, bytes)| {
+                let node = Rank(rank).home();
+                (Rank(rank), vec![(node, header(rank, bytes))])
+            });
+            let encoding = Encoding {
+                epoch: 0,
+                shape: ParityShape {
+                    shares: 1,
+                    group: 3,
+                },
+                groups: vec![vec![Rank(0), Rank(1)]],
+                contents: contents.into(),
+                mine: Contents::new(),
+                shares: Vec::new(),
+            };
+            let there = [Rank(0), Rank(1), Rank(2)].into_iter();
+            let there = there.filter(|rank| is_there || *rank != Rank(2));
+            let available = RankSet::from_ranks(3, there);
+            let found = encoding.beyond_repair(&available, &RankSet::new(3));
+            let expected: &[Rank] = if lost { &[Rank(2)] } else { &[] };
+            assert_eq!(found, expected, "{bytes} bytes, {is_there}");
+        }
     }
 }

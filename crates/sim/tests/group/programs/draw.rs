@@ -2,7 +2,7 @@
 
 use super::Call::*;
 use super::results::KEPT;
-use super::{ARRAYS, CALLS, Call, Step, Tagged, crash, value_of};
+use super::{ARRAYS, BegunCall, CALLS, Call, Tagged, crash, value_of};
 use ftsort_core::group::{DataChecks, GroupConfig, ParityShape, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
@@ -247,7 +247,7 @@ impl Program {
     }
 
     /// Whether lost blocks of a result are made again from inputs. `began`: the calls before it.
-    fn remakes_result(&self, began: &[Step]) -> bool {
+    fn remakes_result(&self, began: &[BegunCall]) -> bool {
         let chosen = began.iter().rposition(|step| step.call == ChooseMethod);
         let method = chosen.map_or(self.config.method, |call| self.method_of(call + 1));
         let is_bitonic = matches!(method, Some(Method::Bitonic(_) | Method::SftBitonic));
@@ -256,14 +256,14 @@ impl Program {
 
     /// The number of failures at once that a call tolerates if it uses the result or input of an earlier call. `began`: all
     /// calls.
-    pub fn tolerated(&self, step: &Step, began: &[Step]) -> usize {
+    pub fn tolerated(&self, step: &BegunCall, began: &[BegunCall]) -> usize {
         let is_remade = step.call == Recover && {
             let (before, made) = began.split_at(step.uses - 1);
             let kind = match made[0].call {
                 Keep => self.kept_kind(step.uses),
                 call => call,
             };
-            let is_of_inputs = matches!(kind, Sort | Stable);
+            let is_of_inputs = matches!(kind, Sort | Stable | Again);
             is_of_inputs && self.reloads && self.remakes_result(before)
         };
         match (step.call, &self.config.store) {

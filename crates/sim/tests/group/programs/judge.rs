@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Call::*;
-use super::{Call, End, Program, Record, Step};
+use super::{BegunCall, Call, End, Program, Record};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::Status;
 use ftsort_sim::transport::FailureMode;
@@ -12,20 +12,11 @@ use ftsort_sim::transport::FailureMode;
 fn has_parts(call: Call) -> bool {
     !matches!(
         call,
-        Select
-            | Check
-            | Agree
-            | Protect
-            | Update
-            | Verify
-            | Broadcast
-            | Commit
-            | ChooseMethod
-            | StoredRounds
+        Select | Check | Agree | Protect | Update | Verify | Broadcast | Commit | ChooseMethod
     )
 }
 
-/// Whether a rank returns from calls although the others have found that it failed.
+/// Whether the schedule lets the others find that a rank failed while it still runs.
 fn is_reported_early(program: &Program, rank: Rank) -> bool {
     let mut failures = program.failures.iter();
     failures.any(|failure| failure.rank == rank && failure.mode == FailureMode::EarlyReport)
@@ -38,15 +29,18 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
     }
     let longest = records.iter().max_by_key(|record| record.began.len())?;
     for (number, step) in (1..).zip(&longest.began) {
-        let Step { call, uses, .. } = *step;
+        let BegunCall { call, uses, .. } = *step;
         let name = |text: String| Some(format!("call {number}, {call:?}: {text}"));
         // A rank that does not return from the next call may have failed while the others repeated this one.
         let (present, absent): (Vec<_>, Vec<_>) =
             Rank::all(program.ranks)
                 .zip(records)
-                .partition(|(rank, record)| match number < program.calls {
-                    true => record.ends.len() > number,
-                    false => record.ends.len() == number && !is_reported_early(program, *rank),
+                .partition(|(rank, record)| {
+                    if number < program.calls {
+                        record.ends.len() > number
+                    } else {
+                        record.ends.len() == number && !is_reported_early(program, *rank)
+                    }
                 });
         let end_of = |record: &'_ Record| record.ends.get(number - 1).cloned();
         let ends = present.iter().filter_map(|(_, record)| end_of(record));
@@ -79,7 +73,7 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
                 is_done && longest.began[*number].renews.contains(&uses)
             };
             let used = (0..number - 1).rev().find(is_done);
-            // An update loses a rank that fails before its new records are protected.
+            // An update loses the new records of a rank that fails before they are protected.
             let used = used.filter(|_| uses > 0 && call != Update);
             if matches!(call, Commit | Check) && used.is_none() {
                 return name("states are lost, although none were committed".into());
@@ -103,7 +97,13 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
             // These need the counts of all ranks, or the result of an earlier call.
             let needs_more = matches!(
                 kind,
-                Many | Argsort | Positions | Recover | RecoverStates | Gather | Merge
+                Many | Argsort
+                    | Positions
+                    | Recover
+                    | RecoverStates
+                    | Gather
+                    | Merge
+                    | StoredRounds
             );
             if program.reloads && !needs_more && has_parts(call) {
                 return name("data are lost, although they can be loaded again".into());

@@ -76,16 +76,16 @@ use Call::*;
 /// A call, and the objects that later calls use again: results, final states and protected inputs. The number of an object is
 /// that of the call that made it.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct BegunCall {
     call: Call,
     /// The object that the call uses; 0: none.
     uses: usize,
-    /// The objects whose redundancy is whole after the call; 0: none.
+    /// The objects that have all their redundancy after the call; 0: none.
     renews: [usize; 2],
 }
 
-/// The number of the states of the caller's own loop.
-const LOOP: usize = usize::MAX;
+/// The number of the group's stored states.
+const STORED: usize = usize::MAX;
 
 /// The calls that are drawn; `Keep` stands for `Recover` too, `Rounds` for `RecoverStates`, and `Protect` for the calls with a
 /// protected input.
@@ -131,7 +131,7 @@ struct End {
 /// The calls that a rank began, and the ends of those from which it returned.
 #[derive(Default)]
 struct Record {
-    began: Vec<Step>,
+    began: Vec<BegunCall>,
     ends: Vec<End>,
     wrong: Option<String>,
 }

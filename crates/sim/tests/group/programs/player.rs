@@ -8,8 +8,8 @@ use super::super::exclusions::descending_order;
 use super::Call::{self, *};
 use super::draw::{Inputs, Program};
 use super::results::Kept;
-use super::steps::LoopStates;
-use super::{LOOP, Record, Step};
+use super::steps::StoredStates;
+use super::{BegunCall, Record, STORED};
 use ftsort_core::group::protected::ProtectedInput;
 use ftsort_core::group::{FinalStates, SortInput, StoreChoice};
 use ftsort_core::members::Rank;
@@ -51,7 +51,7 @@ pub(super) struct Player<'p, 'g, 'y> {
     pub kept: Vec<Kept>,
     held: Vec<Held>,
     pub states: Vec<KeptStates>,
-    pub loop_states: LoopStates,
+    pub stored_states: StoredStates,
     record: Rc<RefCell<Record>>,
     pub part: u64,
     pub total: u64,
@@ -72,7 +72,7 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             kept: Vec::new(),
             held: Vec::new(),
             states: Vec::new(),
-            loop_states: LoopStates::default(),
+            stored_states: StoredStates::default(),
             record,
             part: 0,
             total: 0,
@@ -95,7 +95,7 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         let mut draw = program.draw(number, 0);
         let mut below = |limit: usize| draw.below(limit as u64) as usize;
         let kind = program.kinds[below(program.kinds.len())];
-        let number_of_kind = match kind {
+        let kept_of_kind = match kind {
             Keep => self.kept.len(),
             Rounds => self.states.len(),
             Protect => self.held.len(),
@@ -104,10 +104,10 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         // An object of this kind that is kept, or a new one.
         let index = below(MOST);
         let call = match kind {
-            Keep if index < number_of_kind => Recover,
-            Rounds if index < number_of_kind => RecoverStates,
-            Protect if index < number_of_kind && below(3) == 0 => Update,
-            Protect if index < number_of_kind => Again,
+            Keep if index < kept_of_kind => Recover,
+            Rounds if index < kept_of_kind => RecoverStates,
+            Protect if index < kept_of_kind && below(3) == 0 => Update,
+            Protect if index < kept_of_kind => Again,
             Stored | StoredRounds if !program.has_name() => Check,
             kind => kind,
         };
@@ -116,7 +116,7 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             Recover => inputs.clone_from(&self.kept[index].inputs),
             RecoverStates => inputs.clone_from(&self.states[index].inputs),
             Again => inputs.clone_from(&self.held[index].inputs),
-            Stored if index > 0 => self.loop_states.find_inputs(&mut inputs),
+            Stored if index > 0 => self.stored_states.find_inputs(&mut inputs),
             Update => {
                 let both = inputs.iter_mut().zip(&self.held[index].inputs);
                 both.for_each(|(new, old)| *new = if *new == 0 { *old } else { *new });
@@ -127,12 +127,12 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             Recover => self.kept[index].made.0,
             RecoverStates => self.states[index].made,
             Again | Update => self.held[index].made,
-            Stored if self.loop_states.has_result(&inputs) => LOOP,
-            Commit | Check => LOOP,
+            Stored if self.stored_states.has_result(&inputs) => STORED,
+            Commit | Check => STORED,
             _ => 0,
         };
         let renewed = match call {
-            Stored | StoredRounds => LOOP,
+            Stored | StoredRounds => STORED,
             Check => 0,
             _ => uses,
         };
@@ -145,7 +145,7 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             inputs: inputs.clone(),
             call: Some(kind),
         };
-        self.record.borrow_mut().began.push(Step {
+        self.record.borrow_mut().began.push(BegunCall {
             call,
             uses,
             renews: [number, renewed],
@@ -197,7 +197,7 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             Check => {
                 let checked = self.group.fault_check();
                 // It moves the states of the caller's own loop.
-                self.loop_states.is_torn |= checked.is_err();
+                self.stored_states.is_torn |= checked.is_err();
                 checked?;
             }
             Agree => {
@@ -229,7 +229,7 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         Ok(())
     }
 
-    /// The inputs of a call of the ranks that have one.
+    /// Returns the inputs of a call: its number for each rank that has an input, and 0 for the others.
     fn new_inputs(&self, number: usize) -> Inputs {
         let members = self.group.members();
         let has_input = |rank: Rank| !members.is_faulty(rank) && !members.is_idle_spare(rank);
@@ -239,8 +239,8 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             .collect()
     }
 
-    /// The inputs of a call that has found failures.
-    pub fn inputs_after_failures(&self, number: usize) -> Inputs {
+    /// Returns the inputs of a call that has found failures, and lets the callback load these.
+    pub fn renew_inputs(&self, number: usize) -> Inputs {
         let inputs = self.new_inputs(number);
         self.now.borrow_mut().inputs.clone_from(&inputs);
         inputs

@@ -15,10 +15,10 @@ use ftsort_kernels::random::SplitMix;
 
 /// The states that the group stores, as one rank knows them: those of the caller's own loop, or the result of a call.
 #[derive(Default)]
-pub(super) struct LoopStates {
-    /// They are not those of a loop.
+pub(super) struct StoredStates {
+    /// The states are the result of a call, and not states of a loop.
     is_result: bool,
-    /// The inputs of the sort whose result is stored.
+    /// The inputs of the sort that made the stored result.
     sorted: Option<Inputs>,
     /// The number of the call that committed them; None: none are committed.
     number: Option<usize>,
@@ -28,7 +28,7 @@ pub(super) struct LoopStates {
     pub is_torn: bool,
 }
 
-impl LoopStates {
+impl StoredStates {
     /// Sets inputs to those of the stored result.
     pub fn find_inputs(&self, inputs: &mut Inputs) {
         if let Some(sorted) = &self.sorted {
@@ -165,33 +165,33 @@ impl Player<'_, '_, '_> {
 
     /// Discards the stored states.
     fn clear_states(&mut self) -> Result<()> {
-        self.loop_states.is_torn = true;
+        self.stored_states.is_torn = true;
         self.group.clear_states()?;
-        self.loop_states = LoopStates::default();
+        self.stored_states = StoredStates::default();
         Ok(())
     }
 
     /// Sorts and stores the result, or finds it, and recovers it.
     pub(super) fn sort_stored(&mut self, number: usize, mut inputs: Inputs) -> Result<()> {
-        if !self.loop_states.has_result(&inputs) {
+        if !self.stored_states.has_result(&inputs) {
             self.clear_states()?;
-            inputs = self.inputs_after_failures(number);
+            inputs = self.renew_inputs(number);
         }
-        self.loop_states.is_result = true;
+        self.stored_states.is_result = true;
         let keys = self.program.keys(&inputs, self.rank, 0);
         let mut sorted = self.group.sort_stored(SortInput::of_keys(&keys))?;
         self.group.fault_check()?;
         self.group.recover(&mut sorted)?;
         self.compare(&sorted, &self.program.sorted_keys(&inputs, 0));
-        self.loop_states.sorted = Some(inputs);
+        self.stored_states.sorted = Some(inputs);
         Ok(())
     }
 
     /// Runs a user-defined algorithm that stores its states.
     pub(super) fn run_stored_rounds(&mut self, number: usize) -> Result<()> {
         self.clear_states()?;
-        let inputs = self.inputs_after_failures(number);
-        self.loop_states.is_result = true;
+        let inputs = self.renew_inputs(number);
+        self.stored_states.is_result = true;
         let every = 1 + number as u32 % 3;
         let rounds = RoundsInput {
             rounds: &Sums::new(&World::default(), every),
@@ -211,19 +211,19 @@ impl Player<'_, '_, '_> {
 
     /// Puts the states of this rank's nodes, until they are committed.
     pub(super) fn commit(&mut self, number: usize) -> Result<()> {
-        if self.loop_states.is_result {
+        if self.stored_states.is_result {
             self.clear_states()?;
         }
         let committed = self.commit_all(number);
         match committed {
             Ok(failed) => {
-                self.loop_states = LoopStates {
+                self.stored_states = StoredStates {
                     number: Some(number),
                     failed,
-                    ..LoopStates::default()
+                    ..StoredStates::default()
                 }
             }
-            Err(_) => self.loop_states.is_torn = true,
+            Err(_) => self.stored_states.is_torn = true,
         }
         committed.map(drop)
     }
@@ -233,12 +233,12 @@ impl Player<'_, '_, '_> {
         let mut has_moved = false;
         loop {
             let failed = |group: &SimGroup<'_>| group.members().faulty().len();
-            let is_in_place = has_moved || failed(self.group) == self.loop_states.failed;
+            let is_in_place = has_moved || failed(self.group) == self.stored_states.failed;
             let mut put = Ok(());
             for node in self.group.members().my_nodes() {
                 let found = self.group.state(node)?.map(<[u8]>::to_vec);
-                let expected = state_of(self.loop_states.number, node);
-                let may_miss = self.loop_states.is_torn || !is_in_place;
+                let expected = state_of(self.stored_states.number, node);
+                let may_miss = self.stored_states.is_torn || !is_in_place;
                 let is_right = found == expected || may_miss && found.is_none();
                 self.expect(is_right, || {
                     format!("node {node} has the state {found:?}, and not {expected:?}")
