@@ -6,7 +6,6 @@ use super::Call::*;
 use super::{BegunCall, Call, End, Program, Record};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::Status;
-use ftsort_sim::transport::FailureMode;
 
 /// Whether the parts of all ranks are the total.
 fn has_parts(call: Call) -> bool {
@@ -16,10 +15,12 @@ fn has_parts(call: Call) -> bool {
     )
 }
 
-/// Whether the schedule lets the others find that a rank failed while it still runs.
-fn is_reported_early(program: &Program, rank: Rank) -> bool {
-    let mut failures = program.failures.iter();
-    failures.any(|failure| failure.rank == rank && failure.mode == FailureMode::EarlyReport)
+/// Whether a rank has found in a call of this number that another one failed.
+fn has_found_failed(records: &[Record], number: usize, rank: Rank) -> bool {
+    let mut ends = records
+        .iter()
+        .filter_map(|record| record.ends.get(number - 1));
+    ends.any(|end| end.failed.contains(&rank))
 }
 
 /// The first error of a program.
@@ -31,7 +32,8 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
     for (number, step) in (1..).zip(&longest.began) {
         let BegunCall { call, uses, .. } = *step;
         let name = |text: String| Some(format!("call {number}, {call:?}: {text}"));
-        // A rank that does not return from the next call may have failed while the others repeated this one.
+        // A rank that does not return from the next call may have failed while the others repeated this one. After the
+        // last call the others know it.
         let (present, absent): (Vec<_>, Vec<_>) =
             Rank::all(program.ranks)
                 .zip(records)
@@ -39,7 +41,7 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
                     if number < program.calls {
                         record.ends.len() > number
                     } else {
-                        record.ends.len() == number && !is_reported_early(program, *rank)
+                        record.ends.len() == number && !has_found_failed(records, number, *rank)
                     }
                 });
         let end_of = |record: &'_ Record| record.ends.get(number - 1).cloned();
@@ -50,6 +52,7 @@ pub(super) fn judge(program: &Program, records: &[Record]) -> Option<String> {
         };
         let shared = |end: &End| End {
             part: 0,
+            failed: Vec::new(),
             ..end.clone()
         };
         if let Some(other) = ends.iter().find(|end| shared(end) != shared(first)) {

@@ -122,6 +122,8 @@ const ARRAYS: usize = 3;
 struct End {
     status: Status,
     lost: Vec<Rank>,
+    /// The ranks that have failed, as this rank knows them.
+    failed: Vec<Rank>,
     inputs: Inputs,
     /// The records of the result on this rank, and on all ranks.
     part: u64,
@@ -254,9 +256,11 @@ fn play_program(program: &Program) -> std::result::Result<Vec<Record>, String> {
             };
             player.expect(is_known, || format!("{call:?}: {}", outcome.unwrap_err()));
             let lost = player.group.lost_ranks().iter();
+            let failed = player.group.members().faulty().iter();
             let end = End {
                 status,
                 lost: lost.filter(|_| status == Status::DataLost).collect(),
+                failed: failed.collect(),
                 inputs,
                 part: player.part,
                 total: player.total,

@@ -94,8 +94,8 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         let program = self.program;
         let mut draw = program.draw(number, 0);
         let mut below = |limit: usize| draw.below(limit as u64) as usize;
-        let kind = program.kinds[below(program.kinds.len())];
-        let kept_of_kind = match kind {
+        let drawn = program.kinds[below(program.kinds.len())];
+        let kept_of_kind = match drawn {
             Keep => self.kept.len(),
             Rounds => self.states.len(),
             Protect => self.held.len(),
@@ -103,13 +103,13 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
         };
         // An object of this kind that is kept, or a new one.
         let index = below(MOST);
-        let call = match kind {
+        let call = match drawn {
             Keep if index < kept_of_kind => Recover,
             Rounds if index < kept_of_kind => RecoverStates,
             Protect if index < kept_of_kind && below(3) == 0 => Update,
             Protect if index < kept_of_kind => Again,
             Stored | StoredRounds if !program.has_name() => Check,
-            kind => kind,
+            call => call,
         };
         let mut inputs = self.new_inputs(number);
         match call {
@@ -136,14 +136,14 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
             Check => 0,
             _ => uses,
         };
-        let kind = match call {
+        let kind_of_results = match call {
             Recover => self.kept[index].made.1,
             Keep => program.kept_kind(number),
             call => call,
         };
         *self.now.borrow_mut() = Now {
             inputs: inputs.clone(),
-            call: Some(kind),
+            call: Some(kind_of_results),
         };
         self.record.borrow_mut().began.push(BegunCall {
             call,

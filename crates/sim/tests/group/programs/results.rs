@@ -1,6 +1,5 @@
 //! The calls of a random program that make results, and the comparison of these with those of a sorted array.
 
-use super::super::redundancy::whole;
 use super::Call::{self, *};
 use super::draw::Inputs;
 use super::player::Player;
@@ -124,7 +123,11 @@ impl Player<'_, '_, '_> {
     pub(super) fn recover(&mut self, index: usize, draw: &mut SplitMix) -> Result<()> {
         let mut kept = self.kept.remove(index);
         let recovered = match kept.made.1 {
-            Sort if draw.below(3) == 0 => self.gather_kept(&mut kept),
+            Sort if draw.below(3) == 0 => {
+                let expected = self.program.sorted_keys(&kept.inputs, 0);
+                self.gather_result(&mut kept.results[0], &expected)
+                    .map(drop)
+            }
             _ => {
                 let mut results = kept.results.iter_mut();
                 results.try_for_each(|sorted| self.group.recover(sorted))
@@ -136,15 +139,6 @@ impl Player<'_, '_, '_> {
             self.kept.insert(index, kept);
         }
         recovered
-    }
-
-    /// Gathers a result on one rank, which recovers it.
-    fn gather_kept(&mut self, kept: &mut Kept) -> Result<()> {
-        let expected = self.program.sorted_keys(&kept.inputs, 0);
-        let gathered = whole(self.group, &mut kept.results[0])?;
-        let is_right = gathered.is_empty() || gathered == expected;
-        self.expect(is_right, || format!("{gathered:?} are gathered"));
-        Ok(())
     }
 
     /// Compares the elements of the blocks of a result with those of an array, and counts them.

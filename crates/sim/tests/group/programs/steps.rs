@@ -7,7 +7,7 @@ use super::super::{SimGroup, named::World};
 use super::draw::Inputs;
 use super::is_loss;
 use super::player::{KeptStates, Player};
-use ftsort_core::group::{MergeOperation, RoundsInput, SortInput, TreeMerge, TreeOptions};
+use ftsort_core::group::{MergeOperation, RoundsInput, SortInput, Sorted, TreeMerge, TreeOptions};
 use ftsort_core::members::Rank;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::error::Result;
@@ -156,11 +156,17 @@ impl Player<'_, '_, '_> {
     /// Sorts, and gathers the result on one rank.
     pub(super) fn gather(&mut self, input: SortInput<'_>, expected: &[i32]) -> Result<()> {
         let mut sorted = self.group.sort(input)?;
-        let gathered = whole(self.group, &mut sorted)?;
-        (self.part, self.total) = (gathered.len() as u64, expected.len() as u64);
+        self.part = self.gather_result(&mut sorted, expected)?;
+        self.total = expected.len() as u64;
+        Ok(())
+    }
+
+    /// Gathers a result on one rank, which recovers it. Returns the number of records that this rank receives.
+    pub(super) fn gather_result(&mut self, sorted: &mut Sorted, expected: &[i32]) -> Result<u64> {
+        let gathered = whole(self.group, sorted)?;
         let is_right = gathered.is_empty() || gathered == expected;
         self.expect(is_right, || format!("{gathered:?} are gathered"));
-        Ok(())
+        Ok(gathered.len() as u64)
     }
 
     /// Discards the stored states.
