@@ -4,6 +4,7 @@ The other scripts use this module. It finds everything through the environment: 
 PATH), CARGO_TARGET_DIR (default: target).
 """
 
+import math
 import os
 import pathlib
 import shlex
@@ -191,7 +192,7 @@ def launch_once(ranks, command, limit, faults, on_line, extra):
             stdout=subprocess.PIPE if on_line else output, stderr=subprocess.STDOUT,
             text=True, errors="replace", start_new_session=True,
         )
-        hung, stacks, cut = threading.Event(), [], []
+        over, hung, stacks, cut = threading.Event(), threading.Event(), [], []
 
         def end_hung_run():
             hung.set()
@@ -200,8 +201,14 @@ def launch_once(ranks, command, limit, faults, on_line, extra):
             stacks.append(message + stacks_of(process.pid, command[0]))
             end(process.pid)
 
-        watchdog = threading.Timer(limit, end_hung_run)
-        watchdog.start()
+        def watch():
+            # A virtual machine may stand still for minutes: only seconds in which this program runs count.
+            for _ in range(math.ceil(limit)):
+                if over.wait(1):
+                    return
+            end_hung_run()
+
+        threading.Thread(target=watch, daemon=True).start()
         try:
             if on_line:
                 for text in process.stdout:
@@ -212,7 +219,7 @@ def launch_once(ranks, command, limit, faults, on_line, extra):
             end(process.pid)
             raise
         finally:
-            watchdog.cancel()
+            over.set()
         output.flush()
         output.seek(0)
         return Run(code, output.read(), time.monotonic() - start, hung.is_set(), "".join(stacks), cut)
