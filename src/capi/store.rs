@@ -201,7 +201,8 @@ pub unsafe extern "C" fn ftsort_store_clear(group: *mut Handle) -> ftsort_status
 /// gets the result of the job before, if that had stored it. The records may be divided among the ranks in another
 /// way; the blocks, and the order of equal keys, are those of the job that sorted. The records are compared by a
 /// digest of all of them. Those of a rank that has failed cannot be compared: then the input of each other rank
-/// must be the same as in the job that sorted, and otherwise the function returns FTSORT_ERR_DATA_LOST.
+/// must be the same as in the job that sorted, and otherwise the function returns FTSORT_ERR_DATA_LOST, or
+/// FTSORT_ERR_ARGUMENT if the rank had failed before the call.
 ///
 /// The blocks are the stored states of their nodes, as of ftsort_store_commit: ftsort_result_recover takes them from there
 /// for as long as they are stored, ftsort_store_clear discards them, and a group stores one result at a time.

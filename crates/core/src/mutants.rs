@@ -300,6 +300,12 @@ mutants! {
     StoredBlocksNotListedAgain,
     /// A stored result is returned for other records than those of which it is.
     ResultOfOtherInputReturned,
+    /// A manifest that could not be replaced is not written again.
+    NameNotConfirmed,
+    /// If the ranks with nodes fail before they report what is stored, the others take it that nothing is.
+    MissingReportsCountedAsNone,
+    /// After that of all ranks, the result of a stored sort is returned to fewer ranks that pass their inputs alone.
+    RecordsOfAbsentRanksReturned,
     /// A run that continues with stored states begins without the value that its nodes shared last.
     SharedValueNotContinued,
     /// Executors that were excluded during rounds are not excluded while their states are stored.

@@ -12,7 +12,7 @@ use super::results::{Safety, none_failed};
 use super::stored_rounds::{begin_with, stored_round};
 use super::{Group, JobKind, Sorted};
 use crate::engine::{Checkpoints, CommittedStates, Engine, reported_by_all};
-use crate::members::RankSet;
+use crate::members::{Members, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::rounds::{Note, bytes};
 use crate::sort::Method;
@@ -34,7 +34,7 @@ struct BlockNote {
     offset: u64,
     /// The digest of all records.
     all: Digest,
-    /// The digest of the input of the node's home rank; None: it is not known, because the rank had failed.
+    /// The digest of the input of the node's home rank; None: it is not known, because the rank has failed in the sort.
     home: Option<Digest>,
 }
 
@@ -79,7 +79,7 @@ struct Comparison {
     mine: Digest,
     /// The digest of all records of the result, where this rank has a block of it.
     all: Option<Digest>,
-    /// The result has the same input of this rank.
+    /// The result has the same input of this rank, and none of the nodes here whose home rank has no input now.
     is_same_here: bool,
 }
 
@@ -106,6 +106,12 @@ impl Comparison {
 }
 
 impl StoredSort {
+    /// Whether the home rank of a node passed no input.
+    fn has_no_input(&self, members: &Members, node: Node) -> bool {
+        let home = Rank(node.0);
+        home.index() >= members.ranks() || self.absent.contains(home)
+    }
+
     /// Returns the number of records of the stored result; None if there is none. Collective.
     ///
     /// # Errors
@@ -117,35 +123,26 @@ impl StoredSort {
         engine: &mut Engine<'_>,
         lost: &mut RankSet,
     ) -> Result<Option<u64>> {
-        states.begin(engine, lost)?;
-        if stored_round(states, engine, self.fingerprint, "this sort")?.is_none() {
-            return Ok(None);
-        }
-        let stored = states.of_all_nodes();
-        let (me, mut read) = (engine.members().me(), None);
-        let mut note_of = |node: Node| match stored_block(&stored, node) {
-            Ok((_, note)) => Some(note),
-            Err(error) => {
-                read = Some(error);
-                None
+        let (all, reports) = loop {
+            let found = stored_round(states, engine, lost, (self.fingerprint, "this sort"))?;
+            if found.is_none() {
+                return Ok(None);
             }
+            let known = engine.members().faulty().len();
+            let (mine, read) = self.compare(states, engine.members());
+            let reports = reported_by_all(engine, mine.encode(), read)?;
+            let reports = reports.iter();
+            let reports: Vec<Comparison> = reports
+                .filter_map(|(_, report)| Comparison::decode(report))
+                .collect();
+            let all = reports.iter().find_map(|report| report.all);
+            if engine.members().faulty().len() == known
+                || mutant(Mutant::MissingReportsCountedAsNone)
+            {
+                break (all, reports);
+            }
+            // The only digest of the result may be missing.
         };
-        let mut notes = engine.members().my_nodes().into_iter();
-        let all = notes.find_map(&mut note_of).map(|note| note.all);
-        // Another rank may execute its node. An idle spare has no input.
-        let is_same_here = self.absent.contains(me)
-            || note_of(me.home()).and_then(|note| note.home) == Some(self.mine);
-        let comparison = Comparison {
-            mine: self.mine,
-            all,
-            is_same_here,
-        };
-        let reports = reported_by_all(engine, comparison.encode(), read)?;
-        let reports = reports.iter();
-        let reports: Vec<Comparison> = reports
-            .filter_map(|(_, report)| Comparison::decode(report))
-            .collect();
-        let all = reports.iter().find_map(|report| report.all);
         let inputs = reports.iter().map(|report| report.mine);
         let is_same = all == Some(inputs.fold(Digest::default(), Digest::combine))
             // The input of a rank that has failed is not known, but those of the others are as they were.
@@ -158,6 +155,38 @@ impl StoredSort {
         none_failed(engine, &self.absent, lost, reason)?;
         let text = "the stored result is of other records: call ftsort_store_clear to discard it, or open another name";
         Err(Error::new(Status::Argument, text))
+    }
+
+    /// Compares the input of this rank with the stored result. Also returns the error of a block that cannot be read.
+    fn compare(&self, states: &Checkpoints, members: &Members) -> (Comparison, Option<Error>) {
+        let (stored, mut read) = (states.of_all_nodes(), None);
+        let mut note_of = |node: Node| match stored_block(&stored, node) {
+            Ok((_, note)) => Some(note),
+            Err(error) => {
+                read = Some(error);
+                None
+            }
+        };
+        let nodes = members.my_nodes().into_iter();
+        let notes: Vec<(Node, BlockNote)> = nodes
+            .filter_map(|node| Some((node, note_of(node)?)))
+            .collect();
+        // Another rank may execute the home node of this one.
+        let me = members.me();
+        let is_mine = self.absent.contains(me)
+            || note_of(me.home()).and_then(|note| note.home) == Some(self.mine);
+        // In the job that sorted, these nodes may have had an input.
+        let mut without = notes.iter().filter(|(node, _)| {
+            self.has_no_input(members, *node) && !members.is_faulty(Rank(node.0))
+        });
+        let comparison = Comparison {
+            mine: self.mine,
+            all: notes.first().map(|(_, note)| note.all),
+            is_same_here: is_mine
+                && (without.all(|(_, note)| note.home == Some(Digest::default()))
+                    || mutant(Mutant::RecordsOfAbsentRanksReturned)),
+        };
+        (comparison, read)
     }
 
     /// Stores a result. Returns whether it is stored; otherwise a rank has failed. Collective.
@@ -191,10 +220,13 @@ impl StoredSort {
                 None => (sorted.total, Buffer::default().into()),
             };
             let home = homes.iter().find(|home| home.0 == node);
+            let without = || self.has_no_input(engine.members(), node);
             let facts = BlockNote {
                 offset,
                 all,
-                home: home.map(|home| home.1),
+                home: home
+                    .map(|home| home.1)
+                    .or_else(|| without().then(Digest::default)),
             };
             let note = Note {
                 fingerprint: self.fingerprint,

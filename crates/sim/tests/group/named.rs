@@ -42,10 +42,15 @@ type Starts = Vec<Option<Result<(u8, bool)>>>;
 impl World {
     /// A world with failures that are injected in its jobs, and spares.
     pub fn failing(plan: &str, spares: usize) -> World {
+        World::default().with_failures(plan, spares)
+    }
+
+    /// The same files, with these failures and spares in later jobs.
+    pub fn with_failures(&self, plan: &str, spares: usize) -> World {
         World {
             failures: Plan::parse(plan).expect("a failure schedule"),
             spares,
-            ..World::default()
+            ..self.clone()
         }
     }
 

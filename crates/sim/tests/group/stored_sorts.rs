@@ -266,6 +266,37 @@ fn refused_memory_and_files_leave_the_stored_result() {
     assert!(refused.contains(&Status::Store) && refused.contains(&Status::Memory));
 }
 
+/// Whether a result that a sort finds after a refused action of ftsort_store_clear is found by the next job.
+fn a_found_result_stays() -> bool {
+    for action in 0..60 {
+        let world = World::default();
+        run_job(&world, RANKS, (1, &[]), without_program).unwrap();
+        let job = world.job(RANKS, (1, &[]), move |rank, group, world| {
+            opened(rank, group)?;
+            if rank == Rank(0) {
+                let before = world.budget.actions();
+                world.budget.refuse(before + action..before + action + 1);
+            }
+            group.fault_check()?;
+            let cleared = group.clear_states();
+            world.budget.refuse(0..0);
+            group.sort_stored(SortInput::of_keys(&share(rank, RANKS)))?;
+            Ok(cleared.is_ok())
+        });
+        job.unwrap();
+        let next = run_job(&world, RANKS, (1, &[]), without_program).unwrap();
+        if next.check(true) != Ok(true) {
+            return false;
+        }
+    }
+    true
+}
+
+#[test]
+fn a_result_that_was_found_after_a_refused_clear_stays() {
+    assert!(a_found_result_stays());
+}
+
 /// The errors of all ranks in a job with one more sort of these records, after a program.
 fn refusals(
     world: &World,
@@ -379,6 +410,36 @@ fn a_result_is_found_after_failures() {
     }
 }
 
+/// Whether a result with the records of more ranks than there are now is refused.
+fn records_of_absent_ranks_are_refused() -> bool {
+    let world = World::default();
+    let stored = run_job(&world, 4, (1, &[]), without_program).unwrap();
+    let of_three = |failures, spares| {
+        let world = world.with_failures(failures, spares);
+        let job = world.job(3 + spares, (1, &[]), |rank, group, _| {
+            opened(rank, group)?;
+            group.inject(20)?;
+            group.fault_check()?;
+            let mine = match rank.0 {
+                3 => Vec::new(),
+                _ => share(rank, 4),
+            };
+            group.sort_stored(SortInput::of_keys(&mine)).map(drop)
+        });
+        statuses(&job.unwrap())
+    };
+    let refused = Some(Status::Argument);
+    stored.check(false) == Ok(true)
+        && of_three("", 0) == [refused; 3]
+        && of_three("", 1) == [refused; 4]
+        && of_three("1@20", 0) == [refused, None, refused]
+}
+
+#[test]
+fn a_result_with_further_records_is_not_returned() {
+    assert!(records_of_absent_ranks_are_refused());
+}
+
 /// A rank without a block knows the number of records, and a spare takes over from a rank that fails after the sort or
 /// before the result is found.
 #[test]
@@ -465,8 +526,12 @@ fn a_stored_result_is_recovered_after_failures() {
 fn every_mutant_of_stored_sorts_is_detected() {
     type Detects = fn() -> bool;
     let failed: Detects = || failures_at_every_step(1, 1, (false, without_program)).is_some();
-    let detected: [(Mutant, Detects); 3] = [
+    let detected: [(Mutant, Detects); 5] = [
+        (Mutant::NameNotConfirmed, || !a_found_result_stays()),
         (Mutant::UnstoredResultCounted, failed),
+        (Mutant::RecordsOfAbsentRanksReturned, || {
+            !records_of_absent_ranks_are_refused()
+        }),
         (Mutant::StoredBlocksNotListedAgain, failed),
         (Mutant::ResultOfOtherInputReturned, || {
             !other_records_are_refused()

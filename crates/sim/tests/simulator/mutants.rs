@@ -207,7 +207,7 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 /// Mutants of queries, external sorts, states with a name, and shares, which no trial runs, and of copies whose loss no
 /// trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, shares.rs, protected.rs,
 /// exclusions.rs, spares.rs, redundancy.rs and programs detect them.
-const IN_GROUPS: [Mutant; 38] = [
+const IN_GROUPS: [Mutant; 41] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -233,6 +233,9 @@ const IN_GROUPS: [Mutant; 38] = [
     Mutant::UnstoredResultCounted,
     Mutant::StoredBlocksNotListedAgain,
     Mutant::ResultOfOtherInputReturned,
+    Mutant::RecordsOfAbsentRanksReturned,
+    Mutant::MissingReportsCountedAsNone,
+    Mutant::NameNotConfirmed,
     Mutant::ExclusionsForgottenAtCommit,
     Mutant::CutOffDataDropped,
     Mutant::LateCutOffIgnored,

@@ -47,6 +47,8 @@ pub struct Checkpoints {
     begun_without: usize,
     /// The name of the states, if they have one.
     named: Option<NamedStates>,
+    /// Whether the manifest may name another version, because it could not be replaced.
+    is_unsure: bool,
 }
 
 impl Checkpoints {
@@ -60,6 +62,7 @@ impl Checkpoints {
             committed_with: members.membership().clone(),
             begun_without: members.faulty().len(),
             named: None,
+            is_unsure: false,
         }
     }
 
@@ -119,7 +122,7 @@ impl Checkpoints {
             } else {
                 self.leave_to_earlier_job(engine, found.as_ref())
             };
-            self.named = None;
+            (self.named, self.is_unsure) = (None, false);
             return restored.and(Err(error));
         }
         Ok(states.is_some())
@@ -327,6 +330,8 @@ impl Checkpoints {
             self.begin(engine, lost)?;
             return Ok(false);
         }
+        // The files of the next version are written again after a commit that failed, so nothing may name them.
+        self.confirm_name(engine)?;
         engine.round = self.version() + 1;
         let version_id = self.next_version_id(engine);
         let mut result = RoundResult::new();
@@ -395,17 +400,27 @@ impl Checkpoints {
         engine: &mut Engine<'_>,
         change: impl Fn(&mut NamedStates) -> Result<()>,
     ) -> Result<()> {
-        match &mut self.named {
-            Some(named) => engine.let_lowest_act(|| change(named)),
-            None => Ok(()),
+        let Some(named) = &mut self.named else {
+            return Ok(());
+        };
+        let changed = engine.let_lowest_act(|| change(named));
+        self.is_unsure = changed.is_err();
+        changed
+    }
+
+    /// Writes the manifest again if it may name another version than the committed one. Collective.
+    pub fn confirm_name(&mut self, engine: &mut Engine<'_>) -> Result<()> {
+        if self.is_unsure && !mutant(Mutant::NameNotConfirmed) {
+            self.publish(engine, self.version_id)?;
         }
+        Ok(())
     }
 
     /// The end of the group: discards everything, except committed states with a name, which other jobs may continue.
     /// Collective.
     pub fn end(&mut self, engine: &mut Engine<'_>) -> Result<()> {
         if self.named.is_some() && self.version() > 0 {
-            return Ok(());
+            return self.confirm_name(engine);
         }
         self.clear(engine)
     }
