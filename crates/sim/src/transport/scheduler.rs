@@ -57,7 +57,7 @@ const LARGE_STACK_BYTES: usize = 8 << 20;
 /// The number of turns after which a run counts as hanging.
 fn max_turns(ranks: usize) -> u64 {
     let ranks = ranks as u64 + 2;
-    10_000 * ranks * ranks
+    20_000 * ranks * ranks
 }
 
 thread_local! {

@@ -94,6 +94,12 @@ pub(super) fn draw_program(seed: u64) -> Program {
     let mut victims: Vec<usize> = (0..ranks).collect();
     let count = below(ranks);
     let count = if below(2) == 0 { count.min(1) } else { count };
+    // In a burst, ranks fail in the same step of a call.
+    let most = 150 * calls;
+    let (begin, spread) = match below(3) {
+        0 => (below(most), 1 + below(40)),
+        _ => (0, most),
+    };
     let failures = (0..count).map(|_| {
         let victim = victims.swap_remove(below(victims.len()));
         Failure {
@@ -103,7 +109,7 @@ pub(super) fn draw_program(seed: u64) -> Program {
                 0..4 => FailureMode::EarlyReport,
                 _ => FailureMode::Crash,
             },
-            ..crash(victim, 1 + below(150 * calls) as u32)
+            ..crash(victim, 1 + (begin + below(spread)) as u32)
         }
     });
     Program {
