@@ -302,6 +302,8 @@ mutants! {
     ResultOfOtherInputReturned,
     /// A manifest that could not be replaced is not written again.
     NameNotConfirmed,
+    /// A spare that has taken over no node uses the runs of an earlier job in its scratch directories.
+    RunsOfSparesUsed,
     /// If the ranks with nodes fail before they report what is stored, the others take it that nothing is.
     MissingReportsCountedAsNone,
     /// After that of all ranks, the result of a stored sort is returned to fewer ranks that pass their inputs alone.

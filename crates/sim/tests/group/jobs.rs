@@ -385,7 +385,7 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 /// Draws the failures of a job.
-fn draw_failures(draw: &mut SplitMix, ranks: usize, calls: u64) -> Vec<Failure> {
+pub fn draw_failures(draw: &mut SplitMix, ranks: usize, calls: u64) -> Vec<Failure> {
     let most = 1 + 150 * calls;
     let mut ranks: Vec<usize> = (0..ranks).collect();
     let count = match draw.below(4) {

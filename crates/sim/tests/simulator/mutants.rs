@@ -207,7 +207,7 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 /// Mutants of queries, external sorts, states with a name, and shares, which no trial runs, and of copies whose loss no
 /// trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, shares.rs, protected.rs,
 /// exclusions.rs, spares.rs, redundancy.rs and programs detect them.
-const IN_GROUPS: [Mutant; 41] = [
+const IN_GROUPS: [Mutant; 42] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -236,6 +236,7 @@ const IN_GROUPS: [Mutant; 41] = [
     Mutant::RecordsOfAbsentRanksReturned,
     Mutant::MissingReportsCountedAsNone,
     Mutant::NameNotConfirmed,
+    Mutant::RunsOfSparesUsed,
     Mutant::ExclusionsForgottenAtCommit,
     Mutant::CutOffDataDropped,
     Mutant::LateCutOffIgnored,

@@ -323,6 +323,11 @@ impl Checkpoints {
         sound: Result<()>,
         lost: &mut RankSet,
     ) -> Result<bool> {
+        // The files of the next version are written again after a commit that failed, so nothing may name them.
+        if let Err(error) = self.confirm_name(engine) {
+            self.begin(engine, lost)?;
+            return Err(error);
+        }
         let same_faults = engine.members.faulty().len() == self.begun_without;
         let is_sound = same_faults && self.is_whole(engine);
         if !is_sound && !mutant(Mutant::CallerRoundSpansFailure) {
@@ -330,8 +335,6 @@ impl Checkpoints {
             self.begin(engine, lost)?;
             return Ok(false);
         }
-        // The files of the next version are written again after a commit that failed, so nothing may name them.
-        self.confirm_name(engine)?;
         engine.round = self.version() + 1;
         let version_id = self.next_version_id(engine);
         let mut result = RoundResult::new();

@@ -216,7 +216,7 @@ impl<T: Transport> Group<T> {
         };
         let geometry = &manifest.geometry;
         let least = geometry.least_share(identity.record_bytes, manifest.block);
-        if (share as u64) < least {
+        if (share as u64) < least && !manifest.is_finished {
             let text = format!(
                 "the sort to resume has {} runs, and a rank has memory for blocks of {share} bytes in all: give it {} bytes",
                 geometry.chunks(),
@@ -225,9 +225,17 @@ impl<T: Transport> Group<T> {
             return Err(Error::new(Status::Memory, text));
         }
         let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
-        job.find_runs();
+        self.find_runs(&mut job);
         job.stats.resumed_runs = job.held.len() as u64;
         Ok(job)
+    }
+
+    /// Finds the runs in the scratch directories of this rank. An idle spare has no input, and leaves runs of an earlier job
+    /// there.
+    fn find_runs(&self, job: &mut ExternalJob) {
+        if !self.members.is_idle_spare(self.members.me()) || mutant(Mutant::RunsOfSparesUsed) {
+            job.find_runs();
+        }
     }
 
     /// The state that an earlier job has left; the same on all ranks. Collective.
@@ -286,7 +294,7 @@ impl<T: Transport> Group<T> {
                 let is_complete = self.known_failures() == known;
                 if !is_complete || !self.external_batches(job, known, time)? {
                     job.stats.restarts += 1;
-                    job.find_runs();
+                    self.find_runs(job);
                     continue;
                 }
             }

@@ -3,6 +3,7 @@
 
 mod parts;
 mod pieces;
+mod random;
 mod refused;
 mod resumed;
 
@@ -463,7 +464,10 @@ fn a_source_that_changes_is_an_error() {
 #[test]
 fn every_mutant_of_an_external_sort_is_detected() {
     type Detects = fn() -> bool;
-    let detected: [(Mutant, Detects); 10] = [
+    let detected: [(Mutant, Detects); 11] = [
+        (Mutant::RunsOfSparesUsed, || {
+            (0..100).any(|seed| random::play_jobs(seed).is_some())
+        }),
         (Mutant::BatchOfFailedRankCommitted, || {
             (1..9).any(|seed| failures_at_every_step(with_much_memory, seed, 1).is_some())
         }),
