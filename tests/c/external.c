@@ -26,7 +26,9 @@ typedef struct pair {
 static const ftsort_record by_key = FTSORT_RECORD_MEMBER(pair, key, FTSORT_KEY_U32);
 static char folder[3800], path_of_output[4096];
 static long reads, writes, victim_call;
-static int read_fails, write_fails;
+/* The number of the first read that fails; 0: none does. */
+static long read_fails;
+static int write_fails;
 
 static pair pair_at(uint32_t place)
 {
@@ -48,7 +50,7 @@ static int read_pairs(void *user, uint64_t position, void *buffer, size_t bytes)
   size_t i;
   (void)user;
   if (++reads == victim_call && rank == ranks - 1) raise(SIGKILL);
-  if (read_fails && rank == 0) return 7;
+  if (read_fails > 0 && reads >= read_fails && rank == 0) return 7;
   for (i = 0; i < bytes / sizeof *pairs; i++) pairs[i] = pair_at((uint32_t)(position / sizeof *pairs + i));
   return 0;
 }
@@ -211,6 +213,29 @@ static void sort_files(ftsort *group, const char *const *scratch)
   if (is_lowest(group)) EXPECT(unlink(one) == 0 && unlink(other) == 0);
 }
 
+/* Resumes a sort that failed while it read, in a group with a spare, which leaves the runs to the other ranks. */
+static void resume_with_spare(const char *const *scratch)
+{
+  static char output[4096], state[4096];
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *first = NULL, *second = NULL;
+  ftsort_external files = of_callbacks(scratch);
+  files.write = NULL;
+  files.output = in_folder(output, "resumed");
+  files.resume = 1;
+  config.spares = 1;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &first) == FTSORT_OK);
+  read_fails = reads + 2;
+  EXPECT(ftsort_external_sort(first, &by_key, &files, NULL) == FTSORT_ERR_CALLBACK);
+  read_fails = 0;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &second) == FTSORT_OK);
+  EXPECT(ftsort_external_sort(second, &by_key, &files, NULL) == FTSORT_OK);
+  check(second, output);
+  if (is_lowest(second)) unlink(in_folder(state, "resumed.ftsort"));
+  ftsort_free(first);
+  ftsort_free(second);
+}
+
 static void refuse(ftsort *group, const ftsort_record *record, const ftsort_external *files, const char *text)
 {
   EXPECT(ftsort_external_sort(group, record, files, NULL) == FTSORT_ERR_ARGUMENT);
@@ -267,6 +292,7 @@ int main(int argc, char **argv)
   sort_callbacks(group, scratch);
   EXPECT(ftsort_is_failed(group, ranks - 1) == (victim_call != 0));
   sort_files(group, scratch);
+  if (ranks > 1) resume_with_spare(scratch);
   check_arguments(group, scratch);
   if (is_lowest(group) && failures == 0) printf("external: fine\n");
   ftsort_leave(group, failures > 0);
