@@ -158,6 +158,34 @@ static void stored_results(const char *dir)
   }
 }
 
+/* The result of all ranks is not that of fewer ranks that pass the same inputs as before. */
+static void results_of_fewer_ranks(const char *dir)
+{
+  static const ftsort_record i32 = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+  const int32_t keys[] = {rank, 7, 9 - rank};
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL;
+  ftsort_result *result = NULL;
+  MPI_Comm fewer;
+  int found;
+  config.store = FTSORT_STORE_DIRECTORY;
+  config.store_directory = dir;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  EXPECT(ftsort_store_open(group, "fewer", &found) == FTSORT_OK && !found);
+  EXPECT(ftsort_run_stored(group, &i32, keys, 3, &result) == FTSORT_OK);
+  ftsort_result_free(result);
+  result = NULL;
+  ftsort_free(group);
+  MPI_Comm_split(MPI_COMM_WORLD, rank == ranks - 1 ? MPI_UNDEFINED : 0, rank, &fewer);
+  if (fewer == MPI_COMM_NULL) return;
+  EXPECT(ftsort_init(fewer, &config, &group) == FTSORT_OK);
+  EXPECT(ftsort_store_open(group, "fewer", &found) == FTSORT_OK && found);
+  EXPECT(ftsort_run_stored(group, &i32, keys, 3, &result) == FTSORT_ERR_ARGUMENT && result == NULL);
+  EXPECT(ftsort_store_clear(group) == FTSORT_OK);
+  ftsort_free(group);
+  MPI_Comm_free(&fewer);
+}
+
 int main(int argc, char **argv)
 {
   int all = 0;
@@ -169,6 +197,8 @@ int main(int argc, char **argv)
   states(argv[1]);
   named_states(argv[1]);
   stored_results(argv[1]);
+  /* Both numbers of ranks have four nodes. */
+  if (ranks == 4) results_of_fewer_ranks(argv[1]);
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) printf("states: %s\n", all == 0 ? "fine" : "NOT as documented");
   MPI_Finalize();
