@@ -406,7 +406,8 @@ pub fn draw_failures(draw: &mut SplitMix, ranks: usize, calls: u64) -> Vec<Failu
 /// Plays a sequence of jobs. Returns its first error.
 fn play_jobs(seed: u64) -> Option<String> {
     let mut draw = SplitMix::new(seed);
-    let world = World::default();
+    let mut world = World::default();
+    world.dense = draw.below(4) == 0;
     let sizes = RANKS[draw.below(RANKS.len() as u64) as usize];
     let seen = Rc::new(RefCell::new(Seen {
         latest: Knowledge {
