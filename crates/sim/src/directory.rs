@@ -67,6 +67,45 @@ impl SharedDirectory {
     }
 }
 
+impl SharedDirectory {
+    /// The power of all hosts fails between two jobs. `chance` draws a number below its argument.
+    pub fn lose_power(&mut self, mut chance: impl FnMut(u64) -> u64) {
+        for name in self.names() {
+            self.lose_unsynced(&name, |_| false, &mut chance);
+        }
+    }
+
+    /// Decides what is left of a file if its writer's power has failed.
+    fn lose_unsynced(
+        &mut self,
+        name: &str,
+        has_power: impl Fn(Rank) -> bool,
+        mut chance: impl FnMut(u64) -> u64,
+    ) {
+        let files = &mut self.files;
+        while let Some(file) = files.get_mut(name) {
+            if has_power(file.writer) {
+                return;
+            }
+            if !file.is_name_synced && chance(2) == 0 {
+                match file.replaced.take() {
+                    Some(before) => *file = *before,
+                    None => {
+                        files.remove(name);
+                    }
+                }
+                continue;
+            }
+            if !file.is_synced && chance(2) == 0 {
+                let length = file.content.len() as u64;
+                file.content.truncate(chance(length) as usize);
+            }
+            (file.is_synced, file.is_name_synced) = (true, true);
+            return;
+        }
+    }
+}
+
 /// The directory as all ranks share it.
 pub type SharedFiles = Rc<RefCell<SharedDirectory>>;
 
@@ -93,27 +132,9 @@ impl InMemoryDirectory {
 
     /// Decides what is left of a file if its writer's power has failed.
     fn lose_unsynced(&self, name: &str) {
-        let files = &mut self.shared.borrow_mut().files;
-        while let Some(file) = files.get_mut(name) {
-            if !self.model.power || self.handle.is_running(file.writer) {
-                return;
-            }
-            if !file.is_name_synced && self.handle.chance(2) == 0 {
-                match file.replaced.take() {
-                    Some(before) => *file = *before,
-                    None => {
-                        files.remove(name);
-                    }
-                }
-                continue;
-            }
-            if !file.is_synced && self.handle.chance(2) == 0 {
-                let length = file.content.len() as u64;
-                file.content.truncate(self.handle.chance(length) as usize);
-            }
-            (file.is_synced, file.is_name_synced) = (true, true);
-            return;
-        }
+        let mut shared = self.shared.borrow_mut();
+        let has_power = |writer| !self.model.power || self.handle.is_running(writer);
+        shared.lose_unsynced(name, has_power, |limit| self.handle.chance(limit));
     }
 }
 

@@ -202,11 +202,11 @@ pub(super) fn stored_round(
     (fingerprint, name): (u64, &str),
 ) -> Result<Option<u32>> {
     loop {
+        states.confirm_name(engine)?;
         states.begin(engine, lost)?;
         if states.version_id() == VersionId::INPUT {
             return Ok(None);
         }
-        states.confirm_name(engine)?;
         let mut mine = Found::default();
         let mut read = None;
         let stored = states.of_all_nodes();

@@ -408,6 +408,8 @@ fn play_jobs(seed: u64) -> Option<String> {
     let mut draw = SplitMix::new(seed);
     let mut world = World::default();
     world.dense = draw.below(4) == 0;
+    let may_lose_power = draw.below(3) == 0;
+    world.model.sync = may_lose_power;
     let sizes = RANKS[draw.below(RANKS.len() as u64) as usize];
     let seen = Rc::new(RefCell::new(Seen {
         latest: Knowledge {
@@ -421,12 +423,14 @@ fn play_jobs(seed: u64) -> Option<String> {
     for job in 0..4 {
         let ranks = sizes[draw.below(sizes.len() as u64) as usize];
         let calls = 1 + draw.below(4);
-        let failures = match job {
-            3 => Vec::new(),
-            _ => draw_failures(&mut draw, ranks, calls),
-        };
         let is_monitored = draw.below(4) == 0;
         let spares = draw.below(4).min(ranks as u64 - 1) as usize % 3;
+        // Sometimes the spares stay.
+        let mortal = ranks - spares * draw.below(2) as usize;
+        let failures = match job {
+            3 => Vec::new(),
+            _ => draw_failures(&mut draw, mortal, calls),
+        };
         let world = world.with_failures("", spares);
         let refused = match draw.below(4) {
             0 if job < 3 => {
@@ -442,7 +446,7 @@ fn play_jobs(seed: u64) -> Option<String> {
             .refuse(actions + refused.start..actions + refused.end);
         let before = seen.borrow().latest.clone();
         text += &format!(
-            "\njob {job}: {ranks} ranks, {spares} spares, {calls} calls, monitored {is_monitored}, refused \
+            "\njob {job}: {ranks} ranks, {spares} spares, power {may_lose_power}, {calls} calls, monitored {is_monitored}, refused \
              {refused:?}, {failures:?}, after {before:?}"
         );
         let all_seen = Rc::clone(&seen);
@@ -467,6 +471,10 @@ fn play_jobs(seed: u64) -> Option<String> {
             }
             Err(hung) => return Some(hung + &text),
         };
+        if may_lose_power && draw.below(2) == 0 {
+            let mut files = world.files.borrow_mut();
+            files.lose_power(|limit| draw.below(limit));
+        }
         let wrong = seen.borrow_mut().wrong.take();
         if let Some(wrong) = wrong.or(error.map(|error| error.to_string())) {
             return Some(wrong + &text);

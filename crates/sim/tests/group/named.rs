@@ -34,6 +34,7 @@ pub struct World {
     spares: usize,
     /// Results are dense.
     pub dense: bool,
+    pub model: FileModel,
 }
 
 /// The first round of a job, and whether it found states; None: the rank failed.
@@ -65,11 +66,9 @@ impl World {
     }
 
     fn config(&self, handle: &RankHandle) -> GroupConfig {
-        let (files, handle) = (Rc::clone(&self.files), handle.clone());
-        let open = move || -> Box<dyn Files> {
-            let model = FileModel::default();
-            Box::new(InMemoryDirectory::new(&files, &handle, model))
-        };
+        let (files, handle, model) = (Rc::clone(&self.files), handle.clone(), self.model);
+        let open =
+            move || -> Box<dyn Files> { Box::new(InMemoryDirectory::new(&files, &handle, model)) };
         GroupConfig {
             store: StoreChoice::Directory(Rc::new(open)),
             failures: self.failures.clone(),

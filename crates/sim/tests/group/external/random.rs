@@ -22,9 +22,11 @@ pub fn play_jobs(seed: u64) -> Option<String> {
             false => MEMORY,
         });
         let (run_seed, damage) = (below(1 << 40) as u64, below(8));
+        // Sometimes the spares stay.
+        let mortal = ranks - spares * below(2);
         let failures = match number {
             3 => Vec::new(),
-            _ => draw_failures(&mut SplitMix::new(run_seed), ranks, 4),
+            _ => draw_failures(&mut SplitMix::new(run_seed), mortal, 4),
         };
         text += &format!(
             "\njob {number}: {ranks} ranks, {spares} spares, monitored {is_monitored}, {failures:?}"
