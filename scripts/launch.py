@@ -165,7 +165,7 @@ def end(pid):
 
 
 def launch(ranks, command, limit, faults=None, on_line=None, extra=()):
-    """Runs a command on `ranks` ranks for at most `limit` seconds, and returns a Run.
+    """Runs a command on `ranks` ranks for at most `limit` seconds in which this program runs too, and returns a Run.
 
     `faults`: the value of FTSORT_FAULTS. `on_line`: is called with each line of output as it arrives.
     `extra`: further arguments of mpirun.
@@ -202,7 +202,7 @@ def launch_once(ranks, command, limit, faults, on_line, extra):
             end(process.pid)
 
         def watch():
-            # A virtual machine may stand still for minutes: only seconds in which this program runs count.
+            # A virtual machine may be suspended for minutes, which does not count.
             for _ in range(math.ceil(limit)):
                 if over.wait(1):
                     return

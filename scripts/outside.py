@@ -68,10 +68,10 @@ class Sender:
 
     def send(self):
         try:
-            # Ranks that wait for each other take all processors, and a signal that comes late stops a rank for longer.
+            # Waiting ranks occupy all processors, and a late SIGCONT keeps a rank stopped for longer than planned.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
-        except PermissionError:
-            pass
+        except OSError:
+            pass  # Only root may do this.
         killed = set()
         for seconds, rank, number in self.steps():
             if self.over.wait(max(0, self.start + seconds - time.monotonic())):

@@ -1,12 +1,22 @@
 //! An MPI communicator that the library owns: created once, freed once, with errors returned as values.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};
 
 use super::ext;
 use ftsort_core::transport::mpi_api::Outcome;
 use ftsort_kernels::error::{Error, Result, Status};
+
+/// Whether all communicators of this process are left to MPI_Finalize.
+static ALL_LEFT_TO_MPI: AtomicBool = AtomicBool::new(false);
+
+/// Frees no communicator from now on: this process has left a group because of an error, and frees its other groups while
+/// the other ranks still use them.
+pub fn leave_all_to_mpi() {
+    ALL_LEFT_TO_MPI.store(true, Ordering::Relaxed);
+}
 
 /// Classifies the return value of an MPI call: success, a failed process, or an error of another class.
 pub fn outcome(code: c_int, call: &str) -> Result<Outcome> {
@@ -171,7 +181,7 @@ impl Comm {
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        if !self.free {
+        if !self.free || ALL_LEFT_TO_MPI.load(Ordering::Relaxed) {
             return;
         }
         let mut finalized: c_int = 0;

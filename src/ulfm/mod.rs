@@ -17,7 +17,7 @@ pub use ext::COMPILED_IN;
 use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_int};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -58,9 +58,6 @@ static TURN: Mutex<()> = Mutex::new(());
 /// The number of threads with a group that wait for their turn. The mutex may go to a monitor again and again, which looks
 /// at many requests one after the other, so monitors let these threads go first.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
-
-/// This process has left a group because of an error. It frees its other groups too, which other ranks still use.
-static HAS_LEFT: AtomicBool = AtomicBool::new(false);
 
 /// One rank's view of an MPI communicator.
 pub struct Mpi {
@@ -298,7 +295,7 @@ impl Liveness for Mpi {
 
     fn publish(&mut self, activity: Activity) {
         if activity == Activity::Left {
-            HAS_LEFT.store(true, Ordering::Relaxed);
+            comm::leave_all_to_mpi();
         }
         if let Some(liveness) = &self.liveness {
             liveness.publish(activity);
@@ -494,8 +491,8 @@ impl MpiApi for Mpi {
 
 impl Drop for Mpi {
     fn drop(&mut self) {
-        // A communicator that other ranks still use, or in which ranks have failed, is safer left to MPI_Finalize.
-        if self.faulty || HAS_LEFT.load(Ordering::Relaxed) {
+        // A communicator in which ranks have failed is safer left to MPI_Finalize.
+        if self.faulty {
             self.retired.iter_mut().for_each(Comm::leave_to_mpi);
             self.comm.leave_to_mpi();
         }

@@ -35,7 +35,7 @@ const PROGRAMS: &str = "
  all   | queries   | 3 | quantiles 0  | quantiles
  quick | queries   | 4 | top -1       | the first records, and a rank that is killed
  all   | external  | 1 | DIR 0   | sorts of files and callbacks with little memory
- all   | external  | 3 | DIR 0   | sorts of files and callbacks with little memory
+ quick | external  | 3 | DIR 0   | sorts of files and callbacks with little memory
  quick | external  | 3 | DIR 2   | sorts of files and callbacks with little memory, and a rank that is killed while it reads
  all   | external  | 4 | DIR -2  | sorts of files and callbacks with little memory, and a rank that is killed while it writes
  quick | refusals  | 2 | memory  | a memory limit on one rank is an error on all

@@ -304,9 +304,9 @@ mutants! {
     NameNotConfirmed,
     /// A spare that has taken over no node uses the runs of an earlier job in its scratch directories.
     RunsOfSparesUsed,
-    /// If the ranks with nodes fail before they report what is stored, the others take it that nothing is.
+    /// If all ranks with nodes fail before they report, the others conclude that nothing is stored.
     MissingReportsCountedAsNone,
-    /// After that of all ranks, the result of a stored sort is returned to fewer ranks that pass their inputs alone.
+    /// The stored result of all ranks is returned to fewer ranks, although these do not pass the records of the others.
     RecordsOfAbsentRanksReturned,
     /// A run that continues with stored states begins without the value that its nodes shared last.
     SharedValueNotContinued,

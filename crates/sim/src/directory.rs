@@ -65,10 +65,8 @@ impl SharedDirectory {
     pub fn finished(&self) -> Vec<String> {
         self.finished.iter().cloned().collect()
     }
-}
 
-impl SharedDirectory {
-    /// The power of all hosts fails between two jobs. `chance` draws a number below its argument.
+    /// Decides which files survive a power failure of all hosts. `chance` draws a number below its argument.
     pub fn lose_power(&mut self, mut chance: impl FnMut(u64) -> u64) {
         for name in self.names() {
             self.lose_unsynced(&name, |_| false, &mut chance);
@@ -130,8 +128,8 @@ impl InMemoryDirectory {
         io_result(self.handle.step(kind))
     }
 
-    /// Decides what is left of a file if its writer's power has failed.
-    fn lose_unsynced(&self, name: &str) {
+    /// Loses what was not synced of a file whose writer has failed.
+    fn lose_after_failure(&self, name: &str) {
         let mut shared = self.shared.borrow_mut();
         let has_power = |writer| !self.model.power || self.handle.is_running(writer);
         shared.lose_unsynced(name, has_power, |limit| self.handle.chance(limit));
@@ -263,7 +261,7 @@ impl Files for InMemoryDirectory {
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
         file_allowed()?;
         self.step(SimStep::Fetching)?;
-        self.lose_unsynced(name);
+        self.lose_after_failure(name);
         let file = self.shared.borrow().files.get(name).cloned();
         let file = file.ok_or(ErrorKind::NotFound)?;
         let (mut content, writer) = (file.content, file.writer);

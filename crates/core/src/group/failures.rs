@@ -75,8 +75,9 @@ impl<T: Transport> Group<T> {
             // All survivors are here, so that none of them recovers a result any more.
             group.store.give_up_detached();
             group.find_failures_now()?;
-            group.on_states(|states, engine, _| states.end(engine))?;
+            let ended = group.on_states(|states, engine, _| states.end(engine));
             group.policy = None;
+            ended?;
             Ok(group.members.faulty().is_empty())
         })
     }

@@ -67,7 +67,7 @@ impl<T: Transport> Group<T> {
         run: &StoredRun<'_>,
     ) -> Result<FinalStates> {
         let found = self.on_stored(|states, engine, lost| {
-            stored_round(states, engine, lost, (run.fingerprint, "these rounds"))
+            stored_round(states, engine, lost, run.fingerprint, "these rounds")
         })?;
         let mut round = match found {
             Some(round) => round,
@@ -190,6 +190,18 @@ pub(super) fn begin_with(
     Ok(engine.members().membership() == membership)
 }
 
+/// As [`reported_by_all`]; None if a rank has failed meanwhile: then the only report on the stored states may be missing.
+pub(super) fn reported_without_failure(
+    engine: &mut Engine<'_>,
+    mine: Vec<u8>,
+    error: Option<Error>,
+) -> Result<Option<Vec<(Rank, Slice)>>> {
+    let known = engine.members().faulty().len();
+    let reports = reported_by_all(engine, mine, error)?;
+    let is_complete = engine.members().faulty().len() == known;
+    Ok((is_complete || mutant(Mutant::MissingReportsCountedAsNone)).then_some(reports))
+}
+
 /// Moves the stored states to their executors. Returns the number of rounds before them; None if there are none.
 /// Collective. `name`: that of the states in error texts.
 ///
@@ -199,7 +211,8 @@ pub(super) fn stored_round(
     states: &mut Checkpoints,
     engine: &mut Engine<'_>,
     lost: &mut RankSet,
-    (fingerprint, name): (u64, &str),
+    fingerprint: u64,
+    name: &str,
 ) -> Result<Option<u32>> {
     loop {
         states.confirm_name(engine)?;
@@ -219,12 +232,9 @@ pub(super) fn stored_round(
                 Err(error) => read = Some(error),
             }
         }
-        let known = engine.members().faulty().len();
-        let reports = reported_by_all(engine, mine.encode(), read)?;
-        if engine.members().faulty().len() > known && !mutant(Mutant::MissingReportsCountedAsNone) {
-            // The only report of a round may be missing.
+        let Some(reports) = reported_without_failure(engine, mine.encode(), read)? else {
             continue;
-        }
+        };
         let found = reports
             .iter()
             .fold(Found::default(), |found, (_, report)| found.with(report));

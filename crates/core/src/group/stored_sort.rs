@@ -9,7 +9,7 @@ use super::config::hash_of;
 use super::input::{Prepared, SortInput};
 use super::job::JobStart;
 use super::results::{Safety, none_failed};
-use super::stored_rounds::{begin_with, stored_round};
+use super::stored_rounds::{begin_with, reported_without_failure, stored_round};
 use super::{Group, JobKind, Sorted};
 use crate::engine::{Checkpoints, CommittedStates, Engine, reported_by_all};
 use crate::members::{Members, Rank, RankSet};
@@ -34,17 +34,28 @@ struct BlockNote {
     offset: u64,
     /// The digest of all records.
     all: Digest,
-    /// The digest of the input of the node's home rank; None: it is not known, because the rank has failed in the sort.
-    home: Option<Digest>,
+    home: HomeInput,
+}
+
+/// The input of a node's home rank in the sort that made a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HomeInput {
+    Known(Digest),
+    /// The rank did not exist, had failed before, or was an idle spare.
+    Absent,
+    /// The rank failed in the sort. The result has its records.
+    Unknown,
 }
 
 impl BlockNote {
     fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
         out.u64(self.offset).bytes(&self.all.encode());
-        if let Some(home) = self.home {
-            out.bytes(&home.encode());
-        }
+        match self.home {
+            HomeInput::Known(digest) => out.bytes(&digest.encode()),
+            HomeInput::Absent => out.bytes(&[0]),
+            HomeInput::Unknown => &mut out,
+        };
         out.finish()
     }
 
@@ -53,8 +64,9 @@ impl BlockNote {
         let offset = fields.u64()?;
         let all = Digest::decode(fields.bytes(Digest::BYTES)?)?;
         let home = match fields.rest() {
-            [] => None,
-            home => Some(Digest::decode(home)?),
+            [] => HomeInput::Unknown,
+            [0] => HomeInput::Absent,
+            home => HomeInput::Known(Digest::decode(home)?),
         };
         Some(BlockNote { offset, all, home })
     }
@@ -69,8 +81,10 @@ struct StoredSort {
     mine: Digest,
     /// The same number on all ranks, and for no other call of the group.
     call: u64,
-    /// The ranks without input.
+    /// The ranks without input: those that had failed before the call, and idle spares.
     absent: RankSet,
+    /// The number of ranks that are no spares.
+    working: usize,
 }
 
 /// Whether an input is that of the stored result.
@@ -79,7 +93,7 @@ struct Comparison {
     mine: Digest,
     /// The digest of all records of the result, where this rank has a block of it.
     all: Option<Digest>,
-    /// The result has the same input of this rank, and none of the nodes here whose home rank has no input now.
+    /// The input of this rank is that of the stored result, which can have no other input of the nodes here than this call.
     is_same_here: bool,
 }
 
@@ -106,10 +120,24 @@ impl Comparison {
 }
 
 impl StoredSort {
-    /// Whether the home rank of a node passed no input.
+    /// Whether the home rank of a node passed no input to this call.
     fn has_no_input(&self, members: &Members, node: Node) -> bool {
         let home = Rank(node.0);
         home.index() >= members.ranks() || self.absent.contains(home)
+    }
+
+    /// Whether the stored input of a node can be that of this call, as far as other ranks than its home rank know.
+    fn may_be_same(&self, members: &Members, node: Node, stored: HomeInput) -> bool {
+        let home = Rank(node.0);
+        let is_faulty = home.index() < members.ranks() && members.is_faulty(home);
+        match stored {
+            HomeInput::Known(digest) if digest == Digest::default() => true,
+            // A rank that fails in the call may have passed records, which the result does not have.
+            HomeInput::Absent => !is_faulty || self.absent.contains(home),
+            // The input of a working rank that has failed is not known, and a spare that has failed passed none.
+            _ if is_faulty => home.index() < self.working,
+            _ => !self.has_no_input(members, node),
+        }
     }
 
     /// Returns the number of records of the stored result; None if there is none. Collective.
@@ -123,28 +151,26 @@ impl StoredSort {
         engine: &mut Engine<'_>,
         lost: &mut RankSet,
     ) -> Result<Option<u64>> {
-        let (all, reports) = loop {
-            let found = stored_round(states, engine, lost, (self.fingerprint, "this sort"))?;
+        let reports = loop {
+            let found = stored_round(states, engine, lost, self.fingerprint, "this sort")?;
             if found.is_none() {
                 return Ok(None);
             }
-            let known = engine.members().faulty().len();
             let (mine, read) = self.compare(states, engine.members());
-            let reports = reported_by_all(engine, mine.encode(), read)?;
-            let reports = reports.iter();
-            let reports: Vec<Comparison> = reports
-                .filter_map(|(_, report)| Comparison::decode(report))
-                .collect();
-            let all = reports.iter().find_map(|report| report.all);
-            if engine.members().faulty().len() == known
-                || mutant(Mutant::MissingReportsCountedAsNone)
-            {
-                break (all, reports);
+            if let Some(reports) = reported_without_failure(engine, mine.encode(), read)? {
+                break reports;
             }
-            // The only digest of the result may be missing.
         };
+        let reports = reports.iter();
+        let reports: Vec<Comparison> = reports
+            .filter_map(|(_, report)| Comparison::decode(report))
+            .collect();
+        let all = reports.iter().find_map(|report| report.all);
         let inputs = reports.iter().map(|report| report.mine);
-        let is_same = all == Some(inputs.fold(Digest::default(), Digest::combine))
+        let all_given = inputs.fold(Digest::default(), Digest::combine);
+        let mut faulty = engine.members().faulty().iter();
+        let are_all_known = faulty.all(|rank| self.absent.contains(rank));
+        let is_same = are_all_known && all == Some(all_given)
             // The input of a rank that has failed is not known, but those of the others are as they were.
             || reports.iter().all(|report| report.is_same_here);
         if is_same || mutant(Mutant::ResultOfOtherInputReturned) {
@@ -173,17 +199,14 @@ impl StoredSort {
             .collect();
         // Another rank may execute the home node of this one.
         let me = members.me();
-        let is_mine = self.absent.contains(me)
-            || note_of(me.home()).and_then(|note| note.home) == Some(self.mine);
-        // In the job that sorted, these nodes may have had an input.
-        let mut without = notes.iter().filter(|(node, _)| {
-            self.has_no_input(members, *node) && !members.is_faulty(Rank(node.0))
-        });
+        let is_same_input = self.absent.contains(me)
+            || note_of(me.home()).map(|note| note.home) == Some(HomeInput::Known(self.mine));
+        let mut others = notes.iter();
         let comparison = Comparison {
             mine: self.mine,
             all: notes.first().map(|(_, note)| note.all),
-            is_same_here: is_mine
-                && (without.all(|(_, note)| note.home == Some(Digest::default()))
+            is_same_here: is_same_input
+                && (others.all(|(node, note)| self.may_be_same(members, *node, note.home))
                     || mutant(Mutant::RecordsOfAbsentRanksReturned)),
         };
         (comparison, read)
@@ -220,13 +243,14 @@ impl StoredSort {
                 None => (sorted.total, Buffer::default().into()),
             };
             let home = homes.iter().find(|home| home.0 == node);
-            let without = || self.has_no_input(engine.members(), node);
             let facts = BlockNote {
                 offset,
                 all,
-                home: home
-                    .map(|home| home.1)
-                    .or_else(|| without().then(Digest::default)),
+                home: match home {
+                    _ if self.has_no_input(engine.members(), node) => HomeInput::Absent,
+                    Some((_, digest)) => HomeInput::Known(*digest),
+                    None => HomeInput::Unknown,
+                },
             };
             let note = Note {
                 fingerprint: self.fingerprint,
@@ -296,6 +320,7 @@ impl<T: Transport> Group<T> {
             key,
             call: self.draw_seed(),
             absent: start.absent.clone(),
+            working: self.members.ranks() - self.config.spares,
         };
         let time = start.time;
         let found = self.on_stored(|states, engine, lost| sort.find(states, engine, lost))?;

@@ -54,7 +54,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// The stack of a rank that runs callbacks of a program. Memory is used only as far as it is touched.
 const LARGE_STACK_BYTES: usize = 8 << 20;
 
-/// The number of turns after which a run counts as hanging.
+/// The number of turns after which a run counts as hanging: twice as many as sorts of twelve ranks have needed.
 fn max_turns(ranks: usize) -> u64 {
     let ranks = ranks as u64 + 2;
     20_000 * ranks * ranks

@@ -205,8 +205,8 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 }
 
 /// Mutants of queries, external sorts, states with a name, and shares, which no trial runs, and of copies whose loss no
-/// trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, shares.rs, protected.rs,
-/// exclusions.rs, spares.rs, redundancy.rs and programs detect them.
+/// trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs,
+/// protected.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect them.
 const IN_GROUPS: [Mutant; 42] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,

@@ -323,7 +323,7 @@ impl Checkpoints {
         sound: Result<()>,
         lost: &mut RankSet,
     ) -> Result<bool> {
-        // The files of the next version are written again after a commit that failed, so nothing may name them.
+        // The next commit overwrites the files of a version whose commit failed, so the manifest must not name it.
         if let Err(error) = self.confirm_name(engine) {
             self.begin(engine, lost)?;
             return Err(error);
@@ -461,7 +461,7 @@ impl Checkpoints {
             let mut result = self.versions(engine).restore(&held_with)?;
             let mut gone = NodeSet::new(engine.members.cube().len());
             if !result.interrupted {
-                match reported_by_all(engine, &result.lost)? {
+                match nodes_of_all(engine, &result.lost)? {
                     Some(nodes) => nodes.into_iter().for_each(|node| gone.insert(node)),
                     None => result = result.interrupted(),
                 }
@@ -549,7 +549,7 @@ impl CommittedStates {
 }
 
 /// Returns the nodes that any survivor names. None: a rank failed.
-fn reported_by_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<Vec<Node>>> {
+fn nodes_of_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<Vec<Node>>> {
     let mine: Vec<u8> = mine.iter().flat_map(|node| node.0.to_le_bytes()).collect();
     let all = engine.members.cube().len();
     let reports = engine.share(mine, all * size_of::<u32>())?;

@@ -124,8 +124,12 @@ impl<T: Transport> Group<T> {
                 MemoryBudget::current().start_peak();
                 let mut job = group.begin_external(sort)?;
                 if job.manifest.is_finished {
-                    // The earlier job may have ended before it removed its runs.
+                    // The earlier job may have ended before it removed these.
                     job.clean_up(false);
+                    group.on_writer(|| {
+                        job.remove_manifest_draft();
+                        Ok(())
+                    })?;
                     return Ok(job.stats);
                 }
                 let sorted = group.external_attempts(&mut job, start.time);
@@ -230,8 +234,8 @@ impl<T: Transport> Group<T> {
         Ok(job)
     }
 
-    /// Finds the runs in the scratch directories of this rank. An idle spare has no input, and leaves runs of an earlier job
-    /// there.
+    /// Finds the runs in the scratch directories of this rank. An idle spare adds no records to a batch, so it must not
+    /// report runs of an earlier job.
     fn find_runs(&self, job: &mut ExternalJob) {
         if !self.members.is_idle_spare(self.members.me()) || mutant(Mutant::RunsOfSparesUsed) {
             job.find_runs();

@@ -117,12 +117,15 @@ impl ExternalJob {
         synced.map_err(|error| refusal("sync", &**files, self.output.name(), &error))
     }
 
-    /// Removes the runs of this job, and the temporary file of a manifest that a killed process has left. `fails`: also the
-    /// output under its temporary name and the manifest.
-    pub fn clean_up(&mut self, fails: bool) {
-        remove_runs(&mut self.files, self.manifest.job);
+    /// Removes the temporary file of a manifest that a killed process has left.
+    pub fn remove_manifest_draft(&mut self) {
         let draft = draft_name(&manifest_name(self.output.name()));
         let _ = self.files.places.output.remove(&draft);
+    }
+
+    /// Removes the runs of this job. `fails`: also the output under its temporary name and the manifest.
+    pub fn clean_up(&mut self, fails: bool) {
+        remove_runs(&mut self.files, self.manifest.job);
         if fails {
             let _ = self.remove_output();
         }

@@ -17,16 +17,17 @@ pub fn play_jobs(seed: u64) -> Option<String> {
         let ranks = 1 + below(6);
         let spares = if below(2) == 0 { below(ranks) } else { 0 };
         let is_monitored = below(4) == 0;
-        world.memory.set(match number < with_little {
-            true => LITTLE_MEMORY,
-            false => MEMORY,
+        world.memory.set(if number < with_little {
+            LITTLE_MEMORY
+        } else {
+            MEMORY
         });
         let (run_seed, damage) = (below(1 << 40) as u64, below(8));
-        // Sometimes the spares stay.
-        let mortal = ranks - spares * below(2);
+        // In half of the jobs no spare fails.
+        let may_fail = ranks - spares * below(2);
         let failures = match number {
             3 => Vec::new(),
-            _ => draw_failures(&mut SplitMix::new(run_seed), mortal, 4),
+            _ => draw_failures(&mut SplitMix::new(run_seed), may_fail, 4),
         };
         text += &format!(
             "\njob {number}: {ranks} ranks, {spares} spares, monitored {is_monitored}, {failures:?}"

@@ -25,7 +25,8 @@ fn ended_and_resumed(
             return Err(format!("rank {rank} has left {left:?}"));
         }
     }
-    // A finished sort is not repeated.
+    // A finished sort is not repeated, and needs no memory.
+    world.memory.set(memory_for(1));
     let again = job(&world, 1, (seed, &[]), true)?;
     let again_stats = again.iter().flatten().flatten().copied().next();
     survivors_of(&world, Ok(again), true)?;
