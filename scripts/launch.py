@@ -165,7 +165,8 @@ def end(pid):
 
 
 def launch(ranks, command, limit, faults=None, on_line=None, extra=()):
-    """Runs a command on `ranks` ranks for at most `limit` seconds in which this program runs too, and returns a Run.
+    """Runs a command on `ranks` ranks for at most `limit` seconds without those in which the machine is suspended; returns
+    a Run.
 
     `faults`: the value of FTSORT_FAULTS. `on_line`: is called with each line of output as it arrives.
     `extra`: further arguments of mpirun.

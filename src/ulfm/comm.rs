@@ -12,8 +12,8 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// Whether all communicators of this process are left to MPI_Finalize.
 static ALL_LEFT_TO_MPI: AtomicBool = AtomicBool::new(false);
 
-/// Frees no communicator from now on: this process has left a group because of an error, and frees its other groups while
-/// the other ranks still use them.
+/// Frees no communicator from now on, also of later groups: this process has left a group, and may free its other groups
+/// while other ranks still use them.
 pub fn leave_all_to_mpi() {
     ALL_LEFT_TO_MPI.store(true, Ordering::Relaxed);
 }

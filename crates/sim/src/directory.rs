@@ -73,7 +73,7 @@ impl SharedDirectory {
         }
     }
 
-    /// Decides what is left of a file if its writer's power has failed.
+    /// Removes or cuts the unsynced parts of a file if its writer has lost power.
     fn lose_unsynced(
         &mut self,
         name: &str,
@@ -128,7 +128,7 @@ impl InMemoryDirectory {
         io_result(self.handle.step(kind))
     }
 
-    /// Loses what was not synced of a file whose writer has failed.
+    /// As [`SharedDirectory::lose_unsynced`], if the writer has failed.
     fn lose_after_failure(&self, name: &str) {
         let mut shared = self.shared.borrow_mut();
         let has_power = |writer| !self.model.power || self.handle.is_running(writer);

@@ -83,8 +83,8 @@ struct StoredSort {
     call: u64,
     /// The ranks without input: those that had failed before the call, and idle spares.
     absent: RankSet,
-    /// The number of ranks that are no spares.
-    working: usize,
+    /// Those of them that were idle spares.
+    idle: RankSet,
 }
 
 /// Whether an input is that of the stored result.
@@ -93,7 +93,7 @@ struct Comparison {
     mine: Digest,
     /// The digest of all records of the result, where this rank has a block of it.
     all: Option<Digest>,
-    /// The input of this rank is that of the stored result, which can have no other input of the nodes here than this call.
+    /// Whether this rank's input equals the stored one, and the stored inputs of the nodes here may equal those of this call.
     is_same_here: bool,
 }
 
@@ -126,16 +126,17 @@ impl StoredSort {
         home.index() >= members.ranks() || self.absent.contains(home)
     }
 
-    /// Whether the stored input of a node can be that of this call, as far as other ranks than its home rank know.
+    /// Returns whether the stored input of a node may equal that of its home rank in this call. The home rank itself
+    /// compares digests.
     fn may_be_same(&self, members: &Members, node: Node, stored: HomeInput) -> bool {
         let home = Rank(node.0);
         let is_faulty = home.index() < members.ranks() && members.is_faulty(home);
         match stored {
             HomeInput::Known(digest) if digest == Digest::default() => true,
-            // A rank that fails in the call may have passed records, which the result does not have.
+            // A rank that fails in the call has an input, and the sort that made the result had none of this rank.
             HomeInput::Absent => !is_faulty || self.absent.contains(home),
-            // The input of a working rank that has failed is not known, and a spare that has failed passed none.
-            _ if is_faulty => home.index() < self.working,
+            // The input of a rank that has failed is not known, but for a spare that had not taken over before the call.
+            _ if is_faulty => members.has_had_node(home) && !self.idle.contains(home),
             _ => !self.has_no_input(members, node),
         }
     }
@@ -200,7 +201,11 @@ impl StoredSort {
         // Another rank may execute the home node of this one.
         let me = members.me();
         let is_same_input = self.absent.contains(me)
-            || note_of(me.home()).map(|note| note.home) == Some(HomeInput::Known(self.mine));
+            || note_of(me.home()).is_some_and(|note| match note.home {
+                HomeInput::Known(digest) => digest == self.mine,
+                HomeInput::Absent => self.mine == Digest::default(),
+                HomeInput::Unknown => false,
+            });
         let mut others = notes.iter();
         let comparison = Comparison {
             mine: self.mine,
@@ -298,6 +303,7 @@ impl<T: Transport> Group<T> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
                 MemoryBudget::current().start_peak();
+                let idle = group.members.idle_spares().clone();
                 let prepared = input.and_then(|input| {
                     if !group.states.has_name() {
                         let text = "the stored states have no name: call ftsort_store_open first";
@@ -306,12 +312,16 @@ impl<T: Transport> Group<T> {
                     Prepared::new(input, &group.threads)
                 });
                 let prepared = group.agree_on_input(prepared)?;
-                group.sort_or_find(start, prepared)
+                group.sort_or_find((start, idle), prepared)
             })
         })
     }
 
-    fn sort_or_find(&mut self, start: JobStart, prepared: Prepared<'_>) -> Result<Sorted> {
+    fn sort_or_find(
+        &mut self,
+        (start, idle): (JobStart, RankSet),
+        prepared: Prepared<'_>,
+    ) -> Result<Sorted> {
         let layout = prepared.layout.clone();
         let key = DigestKey::new(DIGEST_SEED, layout.record_bytes());
         let sort = StoredSort {
@@ -320,7 +330,7 @@ impl<T: Transport> Group<T> {
             key,
             call: self.draw_seed(),
             absent: start.absent.clone(),
-            working: self.members.ranks() - self.config.spares,
+            idle,
         };
         let time = start.time;
         let found = self.on_stored(|states, engine, lost| sort.find(states, engine, lost))?;

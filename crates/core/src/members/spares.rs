@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Rank, RankSet};
+use super::{Members, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 
 /// The spares of a group: the ranks from `working` on.
@@ -81,6 +81,14 @@ impl Spares {
         if mutant(Mutant::SuccessorsForgotten) {
             self.successors.clear();
         }
+    }
+}
+
+impl Members {
+    /// Returns whether a rank has had a node: all have but spares that have not taken over.
+    pub fn has_had_node(&self, rank: Rank) -> bool {
+        let mut successors = self.spares.successors.values();
+        rank.index() < self.spares.working || successors.any(|spare| *spare == rank)
     }
 }
 

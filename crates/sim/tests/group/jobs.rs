@@ -258,7 +258,8 @@ impl Player<'_, '_> {
         let stored = Stored::Sorted(keys);
         let was_stored = self.knowledge.certain() == Some(&stored);
         // One rank may keep its keys back, and then the result is not that of these inputs.
-        let keeps_back = was_stored && first_has_keys && self.draw(5).below(6) == 0;
+        let all_live = self.group.members().faulty().is_empty();
+        let keeps_back = was_stored && first_has_keys && all_live && self.draw(5).below(6) == 0;
         if keeps_back && self.rank == alive[0] {
             mine.clear();
         }

@@ -468,7 +468,7 @@ fn a_result_without_a_rank_is_not_returned() {
 /// before the result is found.
 #[test]
 fn spares_take_part_in_stored_sorts() {
-    for plan in ["", "1@20"] {
+    for (plan, checks) in [("", false), ("1@20", false), ("1@20", true)] {
         let world = World::failing(plan, 1);
         for job in 0..3 {
             let outcomes = world.job(RANKS + 1, (1, &[]), move |rank, group, _| {
@@ -477,6 +477,9 @@ fn spares_take_part_in_stored_sorts() {
                 let keys = if is_spare { Vec::new() } else { keys(rank) };
                 if job == 1 {
                     group.inject(20)?;
+                }
+                if checks {
+                    group.fault_check()?;
                 }
                 let mut sorted = group.sort_stored(SortInput::of_keys(&keys))?;
                 assert_eq!(sorted.total(), 100 * RANKS as u64);

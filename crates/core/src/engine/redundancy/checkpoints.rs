@@ -323,7 +323,7 @@ impl Checkpoints {
         sound: Result<()>,
         lost: &mut RankSet,
     ) -> Result<bool> {
-        // The next commit overwrites the files of a version whose commit failed, so the manifest must not name it.
+        // The next commit overwrites the files of a version that was not committed, so the manifest must not name it.
         if let Err(error) = self.confirm_name(engine) {
             self.begin(engine, lost)?;
             return Err(error);

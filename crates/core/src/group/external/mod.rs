@@ -126,9 +126,11 @@ impl<T: Transport> Group<T> {
                 if job.manifest.is_finished {
                     // The earlier job may have ended before it removed these.
                     job.clean_up(false);
-                    group.on_writer(|| {
-                        job.remove_manifest_draft();
-                        Ok(())
+                    group.on_engine(|engine| {
+                        engine.let_lowest_act(|| {
+                            job.remove_manifest_draft();
+                            Ok(())
+                        })
                     })?;
                     return Ok(job.stats);
                 }

@@ -94,7 +94,7 @@ pub(super) fn draw_program(seed: u64) -> Program {
     let mut victims: Vec<usize> = (0..ranks).collect();
     let count = below(ranks);
     let count = if below(2) == 0 { count.min(1) } else { count };
-    // In a burst, ranks fail in the same step of a call.
+    // In a third of the programs all failures come within 40 steps.
     let most = 150 * calls;
     let (begin, spread) = match below(3) {
         0 => (below(most), 1 + below(40)),
