@@ -135,7 +135,7 @@ impl StoredSort {
             HomeInput::Known(digest) if digest == Digest::default() => true,
             // A rank that fails in the call has an input, and the sort that made the result had none of this rank.
             HomeInput::Absent => !is_faulty || self.absent.contains(home),
-            // The input of a rank that has failed is not known, but for a spare that had not taken over before the call.
+            // The input of a rank that has failed is not known, except that of an idle spare, which is empty.
             _ if is_faulty => members.has_had_node(home) && !self.idle.contains(home),
             _ => !self.has_no_input(members, node),
         }

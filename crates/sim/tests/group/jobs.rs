@@ -276,6 +276,8 @@ impl Player<'_, '_> {
             let is_known = match status {
                 Status::Argument | Status::Internal => true,
                 Status::Memory | Status::Store => self.is_refused,
+                // The input of a rank that fails in the call is not known.
+                Status::Ok => !self.group.members().faulty().is_empty(),
                 _ => false,
             };
             self.expect(is_known, || {

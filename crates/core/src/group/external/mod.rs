@@ -211,11 +211,14 @@ impl<T: Transport> Group<T> {
                     drafts_left = Some(OutputParts::new(&sort.output, &left.identity));
                 }
                 let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
-                self.on_writer(|| {
-                    if let Some(left) = &drafts_left {
-                        remove_drafts(&mut *job.files.places.output, left)?;
-                    }
-                    job.remove_output()
+                // Nothing of an earlier output may be behind the records of a shorter one.
+                self.on_engine(|engine| {
+                    engine.let_lowest_act(|| {
+                        if let Some(left) = &drafts_left {
+                            remove_drafts(&mut *job.files.places.output, left)?;
+                        }
+                        job.remove_output()
+                    })
                 })?;
                 return Ok(job);
             }

@@ -464,7 +464,10 @@ fn a_source_that_changes_is_an_error() {
 #[test]
 fn every_mutant_of_an_external_sort_is_detected() {
     type Detects = fn() -> bool;
-    let detected: [(Mutant, Detects); 11] = [
+    let detected: [(Mutant, Detects); 12] = [
+        (Mutant::ActionOfFailedRank, || {
+            resumed::shorter_sorts_after_an_ended_job(1).is_some()
+        }),
         (Mutant::RunsOfSparesUsed, || {
             (0..100).any(|seed| random::play_jobs(seed).is_some())
         }),

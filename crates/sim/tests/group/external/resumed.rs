@@ -75,6 +75,40 @@ fn a_job_that_ended_at_any_step_is_resumed() {
     }
 }
 
+/// Sorts a shorter source after a job that ended while it wrote its output, with a failure at every `stride`-th step.
+/// Returns the first error.
+pub fn shorter_sorts_after_an_ended_job(stride: usize) -> Option<String> {
+    let late = steps(0) * 7 / 8;
+    for step in (1..).step_by(stride) {
+        let world = World::new(143);
+        let failures: Vec<Failure> = (0..RANKS).map(|rank| crash(rank, late)).collect();
+        job(&world, RANKS, (1, &failures), false).expect("no hang");
+        let left = world
+            .output
+            .borrow()
+            .content("sorted.partial")
+            .map(<[u8]>::len);
+        assert!(
+            left.is_some_and(|left| left > 60 * RECORD_BYTES),
+            "{left:?}"
+        );
+        *world.source.borrow_mut() = records(40);
+        let outcomes = job(&world, RANKS, (1, &[crash(0, step)]), false);
+        match survivors_of(&world, outcomes, false) {
+            Ok(RANKS) => break,
+            Ok(_) => {}
+            Err(text) => return Some(format!("step {step}: {text}")),
+        }
+    }
+    None
+}
+
+#[test]
+fn no_record_of_a_longer_output_is_left() {
+    let stride = if all_tests() { 1 } else { 3 };
+    assert_eq!(shorter_sorts_after_an_ended_job(stride), None);
+}
+
 /// Changes a bit of every other run.
 pub fn damage_runs(world: &World) {
     damage_some_runs(world, 0);
