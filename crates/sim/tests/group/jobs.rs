@@ -514,14 +514,19 @@ fn play_jobs(seed: u64) -> Option<String> {
     None
 }
 
-#[test]
-fn random_jobs_continue_each_other() {
-    let seeds = if all_tests() { 10_000 } else { 300 };
+/// Plays the sequences of the first seeds, which must be right: `quick` of them, or 10,000.
+pub fn play_seeds(quick: u64, play: fn(u64) -> Option<String>) {
+    let seeds = if all_tests() { 10_000 } else { quick };
     for seed in 0..seeds {
-        if let Some(text) = play_jobs(seed) {
+        if let Some(text) = play(seed) {
             panic!("seed {seed}: {text}");
         }
     }
+}
+
+#[test]
+fn random_jobs_continue_each_other() {
+    play_seeds(300, play_jobs);
 }
 
 #[test]

@@ -126,11 +126,9 @@ impl<T: Transport> Group<T> {
                 if job.manifest.is_finished {
                     // The earlier job may have ended before it removed these.
                     job.clean_up(false);
-                    group.on_engine(|engine| {
-                        engine.let_lowest_act(|| {
-                            job.remove_manifest_draft();
-                            Ok(())
-                        })
+                    group.on_writer(|| {
+                        job.remove_manifest_draft();
+                        Ok(())
                     })?;
                     return Ok(job.stats);
                 }
@@ -212,13 +210,11 @@ impl<T: Transport> Group<T> {
                 }
                 let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
                 // Nothing of an earlier output may be behind the records of a shorter one.
-                self.on_engine(|engine| {
-                    engine.let_lowest_act(|| {
-                        if let Some(left) = &drafts_left {
-                            remove_drafts(&mut *job.files.places.output, left)?;
-                        }
-                        job.remove_output()
-                    })
+                self.on_writer(|| {
+                    if let Some(left) = &drafts_left {
+                        remove_drafts(&mut *job.files.places.output, left)?;
+                    }
+                    job.remove_output()
                 })?;
                 return Ok(job);
             }
@@ -281,10 +277,16 @@ impl<T: Transport> Group<T> {
         self.members.lowest_executor() == self.members.me()
     }
 
-    /// Lets the writer do `work`. Collective.
-    fn on_writer(&mut self, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        let done = if self.is_writer() { work() } else { Ok(()) };
-        self.on_all(done)
+    /// Lets the writer do `work`, and again if a rank fails meanwhile, which may be the writer. Collective.
+    fn on_writer(&mut self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+        loop {
+            let known = self.known_failures();
+            let done = if self.is_writer() { work() } else { Ok(()) };
+            self.on_all(done)?;
+            if self.known_failures() == known || mutant(Mutant::ActionOfFailedRank) {
+                return Ok(());
+            }
+        }
     }
 
     fn known_failures(&self) -> usize {

@@ -466,7 +466,7 @@ fn every_mutant_of_an_external_sort_is_detected() {
     type Detects = fn() -> bool;
     let detected: [(Mutant, Detects); 12] = [
         (Mutant::ActionOfFailedRank, || {
-            resumed::shorter_sorts_after_an_ended_job(1).is_some()
+            failures_at_every_step(resumed::with_a_longer_output, 1, 1).is_some()
         }),
         (Mutant::RunsOfSparesUsed, || {
             (0..100).any(|seed| random::play_jobs(seed).is_some())

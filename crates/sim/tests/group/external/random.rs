@@ -2,7 +2,7 @@
 
 use super::resumed::damage_some_runs;
 use super::*;
-use crate::jobs::draw_failures;
+use crate::jobs::{draw_failures, play_seeds};
 use ftsort_kernels::random::SplitMix;
 
 /// Plays a sequence of jobs. Returns its first error.
@@ -56,10 +56,5 @@ pub fn play_jobs(seed: u64) -> Option<String> {
 
 #[test]
 fn random_jobs_resume_each_other() {
-    let seeds = if all_tests() { 10_000 } else { 200 };
-    for seed in 0..seeds {
-        if let Some(text) = play_jobs(seed) {
-            panic!("seed {seed}: {text}");
-        }
-    }
+    play_seeds(200, play_jobs);
 }
