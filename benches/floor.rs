@@ -15,8 +15,8 @@
 //! and the time of one agreement of the ranks (`agreement`).
 //!
 //! The ranks sort 2^K random records together, the same as `c_examples/bench.c`, and the program prints the same
-//! machine-readable line: the times of the slowest rank in each phase, as medians of the repetitions. The input is
-//! kept, as ftsort keeps it, so that its copy is a part of the sort.
+//! machine-readable line: the times of the slowest rank in each phase, as medians of the repetitions, and the time of
+//! the first sort (`first`). The input is kept, as ftsort keeps it, so that its copy is a part of the sort.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
@@ -59,7 +59,10 @@ fn main() {
     let mut agreements = Vec::new();
     // A repetition has so many sorts that they take about a millisecond.
     let sorts = (SHORTEST_REPETITION >> options.log2).max(1);
+    let mut first = 0.0;
     for repetition in 0..=options.repetitions {
+        // The first repetition warms up, and has one sort, so that its time is that of the first sort.
+        let sorts = if repetition > 0 { sorts } else { 1 };
         let mut phases = [0.0; PHASES.len()];
         phases[0] = world.time_each(sorts, || {
             let mut clock = Clock::default();
@@ -79,8 +82,9 @@ fn main() {
             let agree = || group.all_or_none(Ok(())).expect("no failure");
             world.largest([world.time_each(sorts, agree)])[0]
         });
-        // The first repetition warms up.
-        if repetition > 0 {
+        if repetition == 0 {
+            first = slowest[0];
+        } else {
             times.push(slowest);
             for (ratios, seconds) in beside.iter_mut().zip(by_ftsort) {
                 ratios.push(seconds / slowest[0]);
@@ -106,6 +110,7 @@ fn main() {
         for (name, seconds) in PHASES.iter().zip(medians) {
             print!(" {name}={seconds:.7}");
         }
+        print!(" first={first:.7}");
         for (store, ratios) in options.stores.iter().zip(beside) {
             print!(" {store}={:.3}", median(ratios));
         }
