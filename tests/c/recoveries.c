@@ -1,13 +1,19 @@
-/* Recovers a result again after ranks have failed during or after a recovery. Each rank that fails kills itself with SIGKILL.
+/* Recovers results again after ranks have failed during or after a recovery, and uses results and protected inputs that have
+ * moved after failures. Ranks are killed with SIGKILL.
  *
  *   recoveries spare   three ranks: rank 1 fails after the sort, and rank 2, the spare, as soon as it has received blocks. The
  *                      result has two replicas.
  *   recoveries reload  four ranks: rank 1 fails after the sort, and two ranks at once after the recovery. The result has one
  *                      replica, but a callback loads all inputs again.
+ *   recoveries gather  three ranks: rank 0 gathers a result, and kills rank 1 when it has the first piece. The spare takes over,
+ *                      and executes its home node too, whose records rank 0 has.
+ *   recoveries orders  four ranks: ranks 3 and 2 fail between sorts of a protected input by two keys. Equal keys keep the order
+ *                      of the input.
  *
  * Rank 0 has all records at the end, and prints a line. */
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,6 +51,118 @@ static void find_failure(ftsort *group, int failed)
   while (!ftsort_is_failed(group, failed)) EXPECT(ftsort_fault_check(group, NULL) == FTSORT_OK);
 }
 
+static int finish(ftsort *group)
+{
+  printf("recoveries: rank %d %s\n", rank, failures ? "wrong" : "right");
+  ftsort_leave(group, failures > 0);
+  return 1;
+}
+
+/* More than one piece of a gather. 6 of 10 keys are 0, the others 1: nodes 1 and 3, of rank 1, have no records. */
+enum { MANY = 700000 };
+
+static int pid_of_1;
+static size_t gathered, ones;
+
+static int consume(void *user, const void *records, size_t count)
+{
+  size_t k;
+  (void)user;
+  if (gathered == 0) kill(pid_of_1, SIGKILL);
+  for (k = 0; k < count; k++) {
+    EXPECT(((const int32_t *)records)[k] == (gathered + k >= 2 * MANY / 10 * 6));
+    ones += ((const int32_t *)records)[k] == 1;
+  }
+  gathered += count;
+  return 0;
+}
+
+static int gather(void)
+{
+  ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
+  ftsort *group = NULL;
+  ftsort_result *result = NULL;
+  int32_t *keys = (int32_t *)malloc(MANY * sizeof *keys);
+  int k;
+  EXPECT(ranks == 3);
+  for (k = 0; k < MANY; k++) keys[k] = k % 10 >= 6;
+  pid_of_1 = (int)getpid();
+  MPI_Bcast(&pid_of_1, 1, MPI_INT, 1, MPI_COMM_WORLD);
+  config.spares = 1;
+  config.algorithm = FTSORT_HYPERQUICKSORT;
+  config.pivot = FTSORT_PIVOT_PAPER;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  EXPECT(ftsort_run(group, &record, keys, rank < 2 ? MANY : 0, &result) == FTSORT_OK);
+  options.has_sink = 1;
+  EXPECT(ftsort_gather_sorted(group, &options, result, consume, NULL) == FTSORT_OK);
+  EXPECT(ftsort_is_failed(group, 1));
+  EXPECT(rank != 0 || (gathered == 2 * MANY && ones == 2 * MANY / 10 * 4));
+  ftsort_result_free(result);
+  return finish(group);
+}
+
+/* A record with two keys, the second of which is seldom unique, and its place in the input. */
+typedef struct item {
+  int32_t first, second, owner, place;
+} item;
+
+enum { ITEMS = 20000 };
+
+static item item_of(int owner, int place)
+{
+  item made = {place * 7919 % 10007, place % 5, owner, place};
+  return made;
+}
+
+static int by_second(const void *a, const void *b)
+{
+  const item *one = (const item *)a, *other = (const item *)b;
+  if (one->second != other->second) return one->second < other->second ? -1 : 1;
+  if (one->owner != other->owner) return one->owner < other->owner ? -1 : 1;
+  return one->place < other->place ? -1 : one->place > other->place;
+}
+
+static int orders(void)
+{
+  ftsort_record first = FTSORT_RECORD_MEMBER(item, first, FTSORT_KEY_I32);
+  ftsort_record second = FTSORT_RECORD_MEMBER(item, second, FTSORT_KEY_I32);
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL;
+  ftsort_input *input = NULL;
+  ftsort_result *result = NULL;
+  ftsort_block block;
+  item *items = (item *)malloc(4 * ITEMS * sizeof *items);
+  int owner, place;
+  size_t i, records = 0;
+  EXPECT(ranks == 4);
+  for (owner = 0; owner < 4; owner++)
+    for (place = 0; place < ITEMS; place++) items[owner * ITEMS + place] = item_of(owner, place);
+  config.algorithm = FTSORT_BITONIC;
+  first.stable = second.stable = 1;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  EXPECT(ftsort_protect(group, &first, items + rank * ITEMS, ITEMS, &input) == FTSORT_OK);
+  if (rank == 3) kill(getpid(), SIGKILL);
+  find_failure(group, 3);
+  EXPECT(ftsort_run_protected(group, input, &first, &result) == FTSORT_OK);
+  ftsort_result_free(result);
+  if (rank == 2) kill(getpid(), SIGKILL);
+  find_failure(group, 2);
+  EXPECT(ftsort_run_protected(group, input, &second, &result) == FTSORT_OK);
+  qsort(items, 4 * ITEMS, sizeof *items, by_second);
+  for (i = 0; i < ftsort_result_count(result); i++) {
+    EXPECT(ftsort_result_block(result, i, &block) == FTSORT_OK);
+    EXPECT(memcmp(block.data, items + block.offset, block.count * sizeof *items) == 0);
+    records += block.count;
+  }
+  EXPECT(records > 0);
+  free(items);
+  ftsort_result_free(result);
+  ftsort_input_free(input);
+  return finish(group);
+}
+
 int main(int argc, char **argv)
 {
   ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
@@ -62,6 +180,8 @@ int main(int argc, char **argv)
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (argc == 2 && !strcmp(argv[1], "gather")) return gather();
+  if (argc == 2 && !strcmp(argv[1], "orders")) return orders();
   has_spare = argc == 2 && !strcmp(argv[1], "spare");
   EXPECT(argc == 2 && (has_spare || !strcmp(argv[1], "reload")));
   EXPECT(ranks == (has_spare ? 3 : 4));
@@ -111,8 +231,6 @@ int main(int argc, char **argv)
     records += block.count;
   }
   EXPECT(records == (uint64_t)owners * COUNT && sum == 0);
-  printf("recoveries: rank %d %s\n", rank, failures ? "wrong" : "right");
   ftsort_result_free(result);
-  ftsort_leave(group, failures > 0);
-  return 1;
+  return finish(group);
 }

@@ -39,7 +39,7 @@ const CASES: &str = "
  all   | gather memory 0        | 4
 ";
 
-/// A result that is recovered again after failures during or after its recovery.
+/// A result or a protected input that has moved after failures.
 fn recoveries(mode: &str, ranks: usize) -> Result<(), Failed> {
     let text = launch(ranks, "", &program("tests/c/recoveries.c")?, &[mode])?;
     let line = "recoveries: rank 0 right";
@@ -54,8 +54,9 @@ pub fn cases() -> Vec<Case> {
         let body = move || self_checking("redundancy", ranks, &arguments);
         Case::skippable(row.is_quick, name, body)
     });
-    let again = [("spare", 3), ("reload", 4)].map(|(mode, ranks)| {
-        let name = format!("recovers a result again: {mode}");
+    let modes = [("spare", 3), ("reload", 4), ("gather", 3), ("orders", 4)];
+    let again = modes.map(|(mode, ranks)| {
+        let name = format!("uses what has moved after failures: {mode}");
         Case::new(true, name, move || recoveries(mode, ranks))
     });
     cases.chain(again).collect()

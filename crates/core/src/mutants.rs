@@ -179,8 +179,6 @@ mutants! {
     SortedInputAdopted,
     /// An update fails if the old input of a rank is lost that fails in the call, although its new one can be loaded.
     OldInputsNeeded,
-    /// A rank with a protected input that has changed gets a copy back, but keeps the changed one for other ranks.
-    ChangedInputHeld,
     /// A recovery of a result commits the blocks at their new executors before it copies them.
     BlockGivenUpBeforeCopies,
     /// A call with several steps ends if a step after its sort loses blocks, although inputs can be loaded again.
@@ -302,6 +300,19 @@ mutants! {
     ResultOfOtherInputReturned,
     /// A manifest that could not be replaced is not written again.
     NameNotConfirmed,
+    /// A group is not created if the host of a failed rank has lost the file by which ranks see that their directory is the
+    /// same.
+    LostSignNotRepeated,
+    /// A group that opens a name again takes its own files for those of an ended job.
+    OwnFilesCountAsLeft,
+    /// A gather goes on although a node with records that are left has another executor.
+    MovedNodeIgnored,
+    /// An input that has changed, and is found again from a code, is not loaded.
+    FoundInputNotLoaded,
+    /// Copies of a protected input are made from the copy that the job sorts, in an order that suits its key.
+    DividedInputHeld,
+    /// The pieces of an input that its owner keeps for its holders stay those for former holders.
+    PiecesOfFormerHoldersKept,
     /// A spare that has taken over no node uses the runs of an earlier job in its scratch directories.
     RunsOfSparesUsed,
     /// If all ranks with nodes fail before they report, the others conclude that nothing is stored.

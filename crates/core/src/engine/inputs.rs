@@ -113,6 +113,8 @@ pub(super) struct Inputs<'a> {
     pub source: &'a mut dyn Source,
     /// This rank's own input as the caller passed it, until it is protected.
     pub given: Option<Slice>,
+    /// This rank's own input as the caller passed it, if it was protected before the job.
+    pub passed: Option<Slice>,
     /// This rank's own input as it was loaded, until it is committed.
     loaded: Option<Slice>,
     /// Whether `own` has been this rank's input since the start: the job was not started over.
@@ -130,6 +132,7 @@ impl<'a> Inputs<'a> {
         Inputs {
             source,
             given: Some(given),
+            passed: None,
             loaded,
             own_is_here: true,
             absent,

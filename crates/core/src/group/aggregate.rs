@@ -55,6 +55,8 @@ impl<T: Transport> Group<T> {
         let time = start.time;
         let prepared = input.and_then(|input| Prepared::new(input, &self.threads));
         let prepared = prepared.map(|prepared| Prepared {
+            // The first record of each key has to be the first one.
+            stable: true,
             continues: true,
             further: ("the function or aggregates", hash_of(aggregates)),
             ..prepared

@@ -194,6 +194,14 @@ impl KeysAndValues<'_> {
     }
 }
 
+/// Keys that are sorted with the positions of their records.
+struct PositionedKeys<'a> {
+    given: &'a [u8],
+    zip: Arc<Zip>,
+    /// The layout of the records that are sorted.
+    layout: Result<Layout>,
+}
+
 /// Distinguishes the calls of different functions with equal records.
 const ARGSORT: (&str, u64) = (FUNCTION, 0x6172_6773);
 const POSITIONS: (&str, u64) = (FUNCTION, 0x706f_7369);
@@ -262,14 +270,17 @@ impl<T: Transport> Group<T> {
     pub fn argsort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
-                let time = start.time;
-                let (mut sorted, zip, _) = group.sort_positions(start, input, ARGSORT)?;
-                let columns = Columns::new(Rule::Order(zip), vec![size_of::<u64>()]);
-                let listed = sorted.turn_into(columns);
-                group.agree_on_columns(&mut sorted, listed)?;
-                group.release(&mut sorted);
-                group.note_total_time(time);
-                Ok(sorted)
+                let keys = group.agree_on_positions(&start, input, ARGSORT)?;
+                group.in_steps(&start, |group, start| {
+                    let time = start.time;
+                    let mut sorted = group.sort_positions(start, &keys)?.0;
+                    let rule = Rule::Order(Arc::clone(&keys.zip));
+                    let listed = sorted.turn_into(Columns::new(rule, vec![size_of::<u64>()]));
+                    group.agree_on_columns(&mut sorted, listed)?;
+                    group.release(&mut sorted);
+                    group.note_total_time(time);
+                    Ok(sorted)
+                })
             })
         })
     }
@@ -287,14 +298,18 @@ impl<T: Transport> Group<T> {
     pub fn positions_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
-                let time = start.time;
-                let (mut sorted, zip, blocks) = group.sort_positions(start, input, POSITIONS)?;
-                sorted.blocks.clear();
-                let columns = Columns::new(Rule::Positions(zip), vec![size_of::<u64>()]);
-                sorted.columns = Some(Box::new(columns));
-                group.scatter(&mut sorted, Some(blocks), time)?;
-                group.release(&mut sorted);
-                Ok(sorted)
+                let keys = group.agree_on_positions(&start, input, POSITIONS)?;
+                group.in_steps(&start, |group, start| {
+                    let time = start.time;
+                    let (mut sorted, blocks) = group.sort_positions(start, &keys)?;
+                    sorted.blocks.clear();
+                    let rule = Rule::Positions(Arc::clone(&keys.zip));
+                    let columns = Columns::new(rule, vec![size_of::<u64>()]);
+                    sorted.columns = Some(Box::new(columns));
+                    group.scatter(&mut sorted, Some(blocks), time)?;
+                    group.release(&mut sorted);
+                    Ok(sorted)
+                })
             })
         })
     }
@@ -313,25 +328,41 @@ impl<T: Transport> Group<T> {
         self.agree_on_input(prepared)
     }
 
-    /// Sorts keys with the positions of their records. Also returns the blocks of the sort. Collective.
-    fn sort_positions(
+    /// Agrees on keys that are to be sorted with the positions of their records, and on their numbers on all ranks.
+    /// Collective.
+    fn agree_on_positions<'a>(
         &mut self,
-        start: JobStart,
-        input: Result<SortInput<'_>>,
+        start: &JobStart,
+        input: Result<SortInput<'a>>,
         further: (&'static str, u64),
-    ) -> Result<(Sorted, Arc<Zip>, BTreeMap<Node, Block>)> {
+    ) -> Result<PositionedKeys<'a>> {
+        // Equal keys have the order of their positions.
+        let input = input.map(|input| SortInput {
+            stable: true,
+            ..input
+        });
         let keys = self.agree_on_keys(input, further)?;
         let size = keys.layout.record_bytes();
         let count = (keys.given.len() / size) as u64;
-        let counts = self.counts_of_inputs(&start, &[count])?;
+        let counts = self.counts_of_inputs(start, &[count])?;
         let counts = counts.iter().map(|counts| counts.first().copied());
         let range = keys.layout.key_range().unwrap_or(0..size);
         let shift = -(range.start as isize);
         let zip = Zip::with_positions(size, range, counts.map(Option::unwrap_or_default));
-        let layout = zipped_layout(&keys.layout, &zip, shift);
-        let zip = Arc::new(zip);
-        let (sorted, blocks) = self.sort_zipped(start, &zip, layout, keys.given, &[])?;
-        Ok((sorted, zip, blocks))
+        Ok(PositionedKeys {
+            layout: zipped_layout(&keys.layout, &zip, shift),
+            zip: Arc::new(zip),
+            given: keys.given,
+        })
+    }
+
+    /// Sorts keys with the positions of their records. Also returns the blocks of the sort. Collective.
+    fn sort_positions(
+        &mut self,
+        start: JobStart,
+        keys: &PositionedKeys<'_>,
+    ) -> Result<(Sorted, BTreeMap<Node, Block>)> {
+        self.sort_zipped(start, &keys.zip, keys.layout.clone(), keys.given, &[])
     }
 
     /// Sorts records that are made of columns. Also returns the blocks of the sort. Collective.
@@ -393,12 +424,13 @@ impl<T: Transport> Group<T> {
         let mut recovered = None;
         loop {
             let retained = sorted.safety.retained.as_ref();
-            let blocks = blocks.take();
-            let whole = match (&blocks, retained) {
-                (Some(blocks), _) => Some(blocks),
-                (None, Some(retained)) => Some(retained.blocks()),
-                (None, None) => None,
-            };
+            if recovered.is_some() && retained.is_some() {
+                blocks = None;
+            }
+            // Without redundancy, only ranks without blocks can have failed.
+            let whole = blocks
+                .as_ref()
+                .or(retained.map(|retained| retained.blocks()));
             let pairs =
                 whole.map_or_else(|| Ok(Buffer::default()), |blocks| pairs_of(&zip, blocks));
             let total = sorted.total;

@@ -4,6 +4,7 @@ use super::config::agree_on_equal;
 use super::{Group, GroupConfig, LogLevel, Services, StoreChoice};
 use crate::engine::{Checkpoints, Engine, Handshake, Stats, handshake};
 use crate::members::{Members, Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
 use crate::store::Store;
 use crate::store::directory::Directory;
 use crate::store::memory::Memory;
@@ -143,18 +144,22 @@ fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<
     };
     let agreed = engine.all_or_none(error.map_or(Ok(()), Err));
     let agreed = agreed.and_then(|()| {
-        engine.let_lowest_act(|| store.as_mut().map_or(Ok(()), Directory::leave_sign))
-    });
-    let agreed = agreed.and_then(|()| {
-        let sees = store.as_ref().is_some_and(Directory::sees_sign);
-        engine.all_or_none(if sees {
-            Ok(())
-        } else {
-            Err(Error::new(
-                Status::Store,
-                format!("{place} is not the same directory on all ranks"),
-            ))
-        })
+        loop {
+            let failed = engine.members().faulty().len();
+            engine.let_lowest_act(|| store.as_mut().map_or(Ok(()), Directory::leave_sign))?;
+            let sees = store.as_ref().is_some_and(Directory::sees_sign);
+            let seen = engine.all_or_none(if sees {
+                Ok(())
+            } else {
+                let text = format!("{place} is not the same directory on all ranks");
+                Err(Error::new(Status::Store, text))
+            });
+            // The host of a rank that has failed may have lost the sign.
+            let may_be_lost = engine.members().faulty().len() != failed;
+            if seen.is_ok() || !may_be_lost || mutant(Mutant::LostSignNotRepeated) {
+                return seen;
+            }
+        }
     });
     // Only this call needs the sign.
     if let Some(store) = &mut store {

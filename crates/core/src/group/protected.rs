@@ -321,6 +321,7 @@ impl<T: Transport> Group<T> {
             &self.threads,
         );
         let prepared = prepared.map(|prepared| Prepared {
+            owned: Some(data.clone()),
             further: (INPUT, input.id),
             digest: input
                 .digest

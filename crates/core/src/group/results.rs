@@ -5,7 +5,7 @@ use super::input::InputOrigin;
 use super::job::Inputs;
 use super::{FinalStates, Group, Sorted, StepSetup};
 use crate::engine::{Algorithm, Engine, Event, RetainedResult};
-use crate::members::{Members, Membership, RankSet};
+use crate::members::{Members, Membership, Rank, RankSet};
 use crate::store::VersionId;
 use crate::transport::Transport;
 use ftsort_kernels::digest::DigestKey;
@@ -100,6 +100,16 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::recover`], after the failures since the result was made are known. Collective.
     pub(super) fn recover_agreed(&mut self, result: &mut Sorted) -> Result<()> {
+        let absent = result.safety.absent.clone();
+        let recovered = self.recover_blocks(result);
+        if recovered.is_err() {
+            // Blocks may not be listed yet.
+            result.safety.absent = absent;
+        }
+        recovered
+    }
+
+    fn recover_blocks(&mut self, result: &mut Sorted) -> Result<()> {
         if result.safety.stored == Some(self.states.version_id()) {
             return self.keeping_stats(|group| group.list_stored_blocks(result));
         }
@@ -212,7 +222,14 @@ impl<T: Transport> Group<T> {
             let restored = group.engage(step, |engine, beside| {
                 let Some(retained) = retained else {
                     let reason = "and the result has no redundancy: use a store that has, and do not set release_after_run";
-                    return none_failed(engine, absent, beside.lost, reason);
+                    // Idle spares and excluded ranks have no blocks.
+                    let mut without = absent.clone();
+                    for rank in Rank::all(engine.members().ranks()) {
+                        if !membership.is_executing(rank) {
+                            without.insert(rank);
+                        }
+                    }
+                    return none_failed(engine, &without, beside.lost, reason);
                 };
                 if retained.is_whole(engine.members()) {
                     // Another result of the same job may have been recovered.

@@ -402,7 +402,8 @@ impl<T: Transport> Group<T> {
         if prepared.stable && self.config.method == Some(Method::Bitonic(Shape::Bitonic)) {
             return Err(Error::new(
                 Status::Argument,
-                "record.stable is set, but FTSORT_BITONIC_MERGE does not keep the order of equal keys",
+                "FTSORT_BITONIC_MERGE does not keep the order of equal keys, which record.stable or this function \
+                 demands: choose another algorithm",
             ));
         }
         Ok(prepared)

@@ -12,6 +12,7 @@ mod named;
 mod observer;
 mod parity;
 mod points;
+mod positions;
 mod programs;
 mod protected;
 mod queries;

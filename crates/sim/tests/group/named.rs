@@ -457,12 +457,97 @@ fn states_that_another_job_continues_are_left_to_it() {
     assert!(another_writer_is_noticed());
 }
 
-/// The mutants of states with a name, and the test that detects each.
+/// Opens the states of an earlier job, with failures and refused actions, until that succeeds, and checks that they are
+/// those of the earlier job, and that another job finds them. An error for a wrong state. Returns whether an attempt was
+/// refused.
+fn opened_again(
+    world: &World,
+    (seed, failures): (u64, &[Failure]),
+    refused: std::ops::Range<u32>,
+) -> std::result::Result<bool, String> {
+    let before = world.budget.actions();
+    let refused = before + refused.start..before + refused.end;
+    let outcomes = world.job(RANKS, (seed, failures), move |_, group, world| {
+        world.budget.refuse(refused.clone());
+        let first = group.open_states("loop");
+        let is_refused = first
+            .as_ref()
+            .is_err_and(|error| matches!(error.status, Status::Memory | Status::Store));
+        world.budget.refuse(0..0);
+        if is_refused {
+            group.fault_check()?;
+        }
+        let found = if is_refused {
+            group.open_states("loop")?
+        } else {
+            first?
+        };
+        // A failure moves states from the files of this group.
+        group.fault_check()?;
+        Ok((is_refused, found, round_of(group)?))
+    });
+    let mut is_refused = false;
+    for outcome in outcomes?.into_iter().flatten() {
+        let (refused, found, round) = outcome.map_err(|error| error.to_string())?;
+        is_refused |= refused;
+        if (found, round) != (true, ROUNDS) {
+            return Err(format!("found {found}, round {round}"));
+        }
+    }
+    world.continued(RANKS, (seed, &[])).map(|_| is_refused)
+}
+
+/// The first error of states that are opened again after they were refused.
+fn refused_openings(seed: u64) -> Option<String> {
+    let mut refused = 0;
+    for count in [1, 2, 3, 40] {
+        for action in 0..150 {
+            for failures in [&[][..], &[crash(0, 60)], &[crash(1, 80)], &[crash(2, 100)]] {
+                let world = finished_world();
+                match opened_again(&world, (seed, failures), action..action + count) {
+                    Ok(is_refused) => refused += usize::from(is_refused),
+                    Err(text) => return Some(format!("{action} {count} {failures:?}: {text}")),
+                }
+            }
+        }
+    }
+    assert!(refused > 0);
+    None
+}
+
+#[test]
+fn states_are_opened_again_after_they_were_refused() {
+    assert_eq!(refused_openings(1), None);
+}
+
+/// The first error of groups that are created while hosts fail, and lose the files that they have not synced.
+fn creations_with_failures(seed: u64) -> Option<String> {
+    failures_of_two_at_every_step(1, |failures| {
+        let mut world = World::default();
+        world.model.power = true;
+        let outcomes = world.job(RANKS, (seed, failures), |_, _, _| Ok(()))?;
+        let survivors: Vec<Status> = statuses(&outcomes).into_iter().flatten().collect();
+        match survivors.iter().find(|status| **status != Status::Ok) {
+            Some(status) => Err(format!("{status:?}")),
+            None => Ok(survivors.len() < RANKS),
+        }
+    })
+}
+
+#[test]
+fn groups_are_created_although_hosts_fail_at_any_step() {
+    let seeds = if all_tests() { 1..40 } else { 1..9 };
+    for seed in seeds {
+        assert_eq!(creations_with_failures(seed), None, "seed {seed}");
+    }
+}
+
+/// The mutants of states with a name, and of the creation of their groups, and the test that detects each.
 #[test]
 fn every_mutant_of_states_with_a_name_is_detected() {
     type Detects = fn() -> bool;
     let ended: Detects = || (1..9).any(|seed| loops_ended_at_every_step(seed, 1).is_some());
-    let detected: [(Mutant, Detects); 5] = [
+    let detected: [(Mutant, Detects); 7] = [
         (Mutant::StatesNamedBeforeCommit, ended),
         (Mutant::StatesNotMovedAfterManifest, ended),
         (Mutant::ActionOfFailedRank, ended),
@@ -470,6 +555,12 @@ fn every_mutant_of_states_with_a_name_is_detected() {
             (1..9).any(|seed| continued_jobs_end_at_every_step(seed, 1).is_some())
         }),
         (Mutant::OtherWriterIgnored, || !another_writer_is_noticed()),
+        (Mutant::OwnFilesCountAsLeft, || {
+            refused_openings(1).is_some()
+        }),
+        (Mutant::LostSignNotRepeated, || {
+            (1..9).any(|seed| creations_with_failures(seed).is_some())
+        }),
     ];
     for (mutant, detects) in detected {
         set_mutant(Some(mutant));

@@ -11,6 +11,7 @@ use ftsort_core::group::{
     StoreChoice,
 };
 use ftsort_core::members::Rank;
+use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_kernels::error::Status;
 
@@ -148,4 +149,38 @@ fn a_result_is_lost_only_if_one_group_loses_too_many() {
         });
         assert!(outcomes.iter().flatten().all(std::result::Result::is_ok));
     }
+}
+
+/// Sorts a protected input that has changed in the memory of rank 0, after the failure of a rank of another group.
+fn changed_input_is_found() -> bool {
+    let config = GroupConfig {
+        checks: DataChecks {
+            digest: true,
+            ..DataChecks::default()
+        },
+        ..with_parity(1, 4)
+    };
+    let outcomes = play_group(8, 1, config, "7@10", |rank, group| {
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        if rank == Rank(0) {
+            let first = input.records().as_ptr().cast_mut();
+            // SAFETY: a defect of the memory, which nothing reads or writes meanwhile.
+            unsafe { *first ^= 1 };
+        }
+        fail_in(group, 10, 7)?;
+        let sorted = group.sort_protected(&mut input, None)?;
+        Ok(parts(&sorted))
+    });
+    let all_succeed = outcomes.iter().flatten().all(std::result::Result::is_ok);
+    all_succeed && joined(outcomes) == all_keys(8)
+}
+
+/// An input that has changed is solved for like that of a failed rank, and loaded.
+#[test]
+fn a_changed_input_is_found_by_parity() {
+    assert!(changed_input_is_found());
+    set_mutant(Some(Mutant::FoundInputNotLoaded));
+    let is_found = changed_input_is_found();
+    set_mutant(None);
+    assert!(!is_found);
 }

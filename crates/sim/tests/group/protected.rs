@@ -1,5 +1,6 @@
 //! Inputs that are protected before they are sorted: sorts in other orders, updates, and changed data.
 
+use super::exclusions::start_monitor;
 use super::parity::with_parity;
 use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, with_directory};
 use super::{
@@ -316,4 +317,94 @@ fn different_protected_inputs_are_refused_on_all_ranks() {
         Err::<(), _>(error)
     });
     assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
+}
+
+/// The number of records from which a sort divides its copy of an input by the key.
+const MANY: i32 = 20_000;
+
+/// Records with two keys: the first one differs between most records, the second one seldom.
+fn with_two_keys(rank: Rank) -> Vec<[i32; 3]> {
+    let count = if rank.0 >= 2 { MANY } else { 10 };
+    (0..count)
+        .map(|at| [at.wrapping_mul(7919) % 10_007, at % 5, at])
+        .collect()
+}
+
+fn ordered_by(key: usize) -> Order {
+    let fields = Fields {
+        record_bytes: size_of::<[i32; 3]>(),
+        key_offset: key * size_of::<i32>(),
+        key: KeyKind::I32 as i32,
+        ..Fields::default()
+    };
+    Order {
+        layout: Layout::new(fields).expect("a layout"),
+        stable: true,
+    }
+}
+
+/// Sorts a protected input by one key and then by another one, while rank 2 is excluded as slow, or copies of inputs are made
+/// after the failure of rank 3 and used after that of rank 2. Returns whether equal keys keep the order of the input.
+fn equal_keys_keep_their_order(method: Option<Method>, failures: &str) -> bool {
+    let config = GroupConfig {
+        method,
+        ..GroupConfig::default()
+    };
+    let fails = !failures.is_empty();
+    let outcomes = play_group(4, 1, config, failures, move |rank, group| {
+        let mine = with_two_keys(rank);
+        let mut input = group.protect(SortInput {
+            layout: ordered_by(0).layout,
+            stable: true,
+            records: bytemuck::cast_slice(&mine),
+        })?;
+        if fails {
+            fail_in(group, 10, 3)?;
+        } else {
+            start_monitor(group)?;
+            // This sort finds that rank 2 is slow.
+            group.sort_keys(&keys(rank))?;
+        }
+        group.sort_protected(&mut input, Some(ordered_by(0)))?;
+        if fails {
+            fail_in(group, 11, 2)?;
+        }
+        let sorted = group.sort_protected(&mut input, Some(ordered_by(1)))?;
+        let blocks = sorted.blocks();
+        Ok(blocks
+            .map(|block| (block.offset, bytemuck::cast_slice(block.records).to_vec()))
+            .collect::<Vec<(u64, Vec<[i32; 3]>)>>())
+    });
+    let mut blocks: Vec<_> = outcomes
+        .into_iter()
+        .flatten()
+        .flat_map(|blocks| blocks.expect("survivors succeed"))
+        .collect();
+    blocks.sort_by_key(|(offset, block)| (*offset, block.len()));
+    let found: Vec<[i32; 3]> = blocks.into_iter().flat_map(|(_, block)| block).collect();
+    let mut expected: Vec<[i32; 3]> = Rank::all(4).flat_map(with_two_keys).collect();
+    expected.sort_by_key(|record| record[1]);
+    found == expected
+}
+
+/// Copies of a protected input are as its owner passed it, although the job sorts another copy.
+#[test]
+fn equal_keys_of_protected_inputs_keep_their_order() {
+    let cases = [
+        (None, ""),
+        (Some(Method::Bitonic(Shape::Any)), "3@10 2@11"),
+        (None, "3@10 2@11"),
+    ];
+    for (method, failures) in cases {
+        assert!(
+            equal_keys_keep_their_order(method, failures),
+            "{method:?} {failures}"
+        );
+    }
+    for (method, failures) in &cases[..2] {
+        set_mutant(Some(Mutant::DividedInputHeld));
+        let is_detected = !equal_keys_keep_their_order(*method, failures);
+        set_mutant(None);
+        assert!(is_detected, "{method:?} {failures}");
+    }
 }

@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::collectives::Sum;
-use super::{SimGroup, play, play_group, services, statuses, transport_with};
+use super::redundancy::fail_in;
+use super::{SimGroup, keys, play, play_group, services, statuses, transport_with};
+use ftsort_core::faults::Plan;
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::{
     Clocks, Datagrams, Group, GroupConfig, HostBudget, MergeOperation, MonitorConfig, MonitorMode,
@@ -433,4 +435,51 @@ fn a_monitor_that_cannot_start_on_one_rank_starts_on_none() {
         });
         assert_eq!(statuses(&outcomes), [Some(Status::Memory); 3]);
     }
+}
+
+/// Recovers the order of records after a failure, while an action is refused, and gathers it. Returns whether the recovery was
+/// refused, or the error of the gather.
+fn gathered_after_refusal(action: u32) -> std::result::Result<bool, String> {
+    let budget = MemoryBudget::new();
+    let outcomes = play(4, 1, move |rank, transport, _| {
+        let config = GroupConfig {
+            failures: Plan::parse("2@10")?,
+            ..GroupConfig::default()
+        };
+        let services = Services {
+            budget: Box::new(Limited(budget.clone())),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, config, services)?;
+        let mut order = group.argsort(SortInput::of_keys(&keys(rank)))?;
+        fail_in(&mut group, 10, 2)?;
+        if rank == Rank(0) {
+            let before = budget.actions();
+            budget.refuse(before + action..before + action + 1);
+        }
+        let recovered = group.recover(&mut order);
+        budget.refuse(0..0);
+        let mut gathered = 0;
+        group.gather(TreeOptions::default(), &mut order, &mut |positions| {
+            gathered += positions.len() / size_of::<u64>();
+            Ok(())
+        })?;
+        Ok((recovered.is_err(), gathered))
+    });
+    let outcomes: Result<Vec<(bool, usize)>> = outcomes.into_iter().flatten().collect();
+    let outcomes = outcomes.map_err(|error| error.to_string())?;
+    let gathered: usize = outcomes.iter().map(|(_, gathered)| gathered).sum();
+    match gathered {
+        400 => Ok(outcomes[0].0),
+        _ => Err(format!("{gathered} of 400 positions")),
+    }
+}
+
+/// A result whose recovery was refused still lacks the blocks of the failed rank, and a gather recovers it.
+#[test]
+fn a_result_is_gathered_after_a_refused_recovery() {
+    let outcomes: Vec<_> = (1..150).map(gathered_after_refusal).collect();
+    let wrong = outcomes.iter().find(|outcome| outcome.is_err());
+    assert_eq!(wrong, None);
+    assert!(outcomes.contains(&Ok(true)));
 }

@@ -2,12 +2,16 @@
 
 use super::collectives::count_rounds;
 use super::named::World;
+use super::redundancy::fail_in;
 use super::stored_rounds::{Sums, expected_from, initial, listed, run_stored};
 use super::{
     SEEDS, all_keys, crash, joined, keys, parts, play_group, refusal, services, statuses,
     transport, try_play,
 };
-use ftsort_core::group::{Group, GroupConfig, MergeOperation, StoreChoice, TreeMerge, TreeOptions};
+use ftsort_core::faults::Plan;
+use ftsort_core::group::{
+    Group, GroupConfig, MergeOperation, Services, StoreChoice, TreeMerge, TreeOptions,
+};
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::sort::{Method, PivotRule};
@@ -211,6 +215,140 @@ fn a_spare_that_fails_while_a_result_is_recovered_loses_nothing() {
     assert_eq!(recover_with_spare_failing_at_every_step(), Ok(true));
     set_mutant(Some(Mutant::BlockGivenUpBeforeCopies));
     let outcome = recover_with_spare_failing_at_every_step();
+    set_mutant(None);
+    assert!(outcome.is_err());
+}
+
+/// Whether rank 0 gathers all records while rank 1 fails at one of its steps; None: rank 1 survives. Node 2, the home of the
+/// spare, has all records above 0, and nodes 1 and 3 of rank 1 have none.
+fn gathers_all_with_failure(step: u32) -> std::result::Result<Option<bool>, String> {
+    let outcomes = try_play(3, (1, &[crash(1, step)]), |rank, mpi, _| {
+        let config = GroupConfig {
+            method: Some(Method::HyperQuickSort(PivotRule::Paper)),
+            ..with_spares(1)
+        };
+        let mut group = Group::new(transport(mpi), config, services(rank))?;
+        let mine = match rank.0 {
+            2 => Vec::new(),
+            _ => [vec![0; 60], vec![1; 40]].concat(),
+        };
+        let mut sorted = match group.sort_keys::<i32>(&mine) {
+            // Rank 1 failed before its records had a copy.
+            Err(error) if error.status == Status::DataLost => return Ok(true),
+            sorted => sorted?,
+        };
+        let mut options = TreeOptions::default();
+        options.request.sink = Some(Rank(0));
+        let mut gathered: Vec<i32> = Vec::new();
+        group.gather(options, &mut sorted, &mut |records| {
+            gathered.extend_from_slice(bytemuck::cast_slice(records));
+            Ok(())
+        })?;
+        // Rank 1 may have failed before the sort.
+        let ranks = sorted.total() as usize / 100;
+        Result::Ok(
+            rank != Rank(0) || gathered == [vec![0; 60 * ranks], vec![1; 40 * ranks]].concat(),
+        )
+    })?;
+    let survives = outcomes[1].is_some();
+    match outcomes.into_iter().next().flatten() {
+        Some(Ok(gathers_all)) => Ok((!survives).then_some(gathers_all)),
+        outcome => Err(format!("{outcome:?}")),
+    }
+}
+
+/// The first outcome other than that of a gather with all records.
+fn gathers_all_with_failure_at_every_step() -> std::result::Result<Option<bool>, String> {
+    let mut outcomes = (1..).map(gathers_all_with_failure);
+    let last = outcomes.find(|outcome| *outcome != Ok(Some(true)));
+    last.expect("rank 1 survives its last step")
+}
+
+/// A spare that takes over a node from a failed rank also executes its home node, whose records another rank has.
+#[test]
+fn a_gather_has_the_records_of_the_home_of_a_spare() {
+    assert_eq!(gathers_all_with_failure_at_every_step(), Ok(None));
+    set_mutant(Some(Mutant::MovedNodeIgnored));
+    let outcome = gathers_all_with_failure_at_every_step();
+    set_mutant(None);
+    assert_eq!(outcome, Ok(Some(false)));
+}
+
+/// An idle spare has no block that could be lost.
+#[test]
+fn a_failed_idle_spare_loses_no_result() {
+    for released in [false, true] {
+        let config = GroupConfig {
+            store: StoreChoice::Memory(usize::from(released)),
+            release_after_run: released,
+            ..with_spares(1)
+        };
+        let outcomes = play_group(4, 1, config, "3@10", |rank, group| {
+            let mine = if rank == Rank(3) {
+                Vec::new()
+            } else {
+                keys(rank)
+            };
+            let mut sorted = group.sort_keys(&mine)?;
+            fail_in(group, 10, 3)?;
+            group.recover(&mut sorted)?;
+            assert!(group.lost_ranks().is_empty());
+            Ok(parts(&sorted))
+        });
+        assert_eq!(joined(outcomes), all_keys(3), "released {released}");
+    }
+}
+
+/// Recovers a result after the failure of rank 1. The holder of both inputs on another host is the spare, which fails in the
+/// sort. Returns whether the spare survives the sort, or the error of rank 0.
+fn recovered_without_spare(step: u32) -> std::result::Result<bool, String> {
+    let outcomes = try_play(3, (1, &[crash(2, step)]), |rank, mpi, _| {
+        let config = GroupConfig {
+            method: Some(Method::HyperQuickSort(PivotRule::Sampled)),
+            failures: Plan::parse("1@10").expect("a failure schedule"),
+            ..with_spares(1)
+        };
+        let services = Services {
+            host: u64::from(rank.0 / 2),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport(mpi), config, services)?;
+        let mine = if rank == Rank(2) {
+            Vec::new()
+        } else {
+            keys(rank)
+        };
+        let mut sorted = group.sort_keys(&mine)?;
+        if !group.members().is_faulty(Rank(2)) {
+            return Result::Ok(None);
+        }
+        fail_in(&mut group, 10, 1)?;
+        group.recover(&mut sorted)?;
+        Ok(Some(parts(&sorted)))
+    })?;
+    match outcomes.into_iter().next().flatten() {
+        Some(Ok(Some(blocks))) => {
+            assert_eq!(joined(vec![Some(Ok(blocks))]), all_keys(2), "step {step}");
+            Ok(false)
+        }
+        Some(Ok(None)) => Ok(true),
+        outcome => Err(format!("step {step}: {outcome:?}")),
+    }
+}
+
+/// The first outcome other than that of a spare that fails in the sort.
+fn recovered_without_spare_at_every_step() -> std::result::Result<bool, String> {
+    let mut outcomes = (1..).map(recovered_without_spare);
+    let last = outcomes.find(|outcome| *outcome != Ok(false));
+    last.expect("the spare survives its last step")
+}
+
+/// The owners of inputs keep the pieces of the ranks that hold copies after the failure of the former holder.
+#[test]
+fn a_result_is_recovered_after_the_failure_of_a_spare_with_copies() {
+    assert_eq!(recovered_without_spare_at_every_step(), Ok(true));
+    set_mutant(Some(Mutant::PiecesOfFormerHoldersKept));
+    let outcome = recovered_without_spare_at_every_step();
     set_mutant(None);
     assert!(outcome.is_err());
 }

@@ -495,6 +495,27 @@ fn spares_take_part_in_stored_sorts() {
     }
 }
 
+/// A spare that has taken over passes records, and fails in a call that finds the result.
+#[test]
+fn a_result_with_records_of_a_spare_is_found() {
+    let world = World::failing("1@20 3@21", 1);
+    let outcomes = world.job(RANKS + 1, (1, &[]), |rank, group, _| {
+        opened(rank, group)?;
+        group.inject(20)?;
+        group.fault_check()?;
+        let keys = keys(rank);
+        let stored = group.sort_stored(SortInput::of_keys(&keys))?.total();
+        group.inject(21)?;
+        let found = group.sort_stored(SortInput::of_keys(&keys))?.total();
+        Ok((stored, found))
+    });
+    let found: Vec<_> = outcomes.unwrap().into_iter().flatten().collect();
+    assert!(
+        matches!(&found[..], [Ok((300, 300)), Ok((300, 300))]),
+        "{found:?}"
+    );
+}
+
 /// A result is recovered as long as it is stored, and a gathering takes part in that.
 #[test]
 fn a_stored_result_is_recovered_after_failures() {

@@ -206,8 +206,8 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 
 /// Mutants of queries, external sorts, states with a name, and shares, which no trial runs, and of copies whose loss no
 /// trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs,
-/// protected.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect them.
-const IN_GROUPS: [Mutant; 42] = [
+/// protected.rs, parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect them.
+const IN_GROUPS: [Mutant; 48] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -236,6 +236,12 @@ const IN_GROUPS: [Mutant; 42] = [
     Mutant::RecordsOfAbsentRanksReturned,
     Mutant::MissingReportsCountedAsNone,
     Mutant::NameNotConfirmed,
+    Mutant::LostSignNotRepeated,
+    Mutant::OwnFilesCountAsLeft,
+    Mutant::MovedNodeIgnored,
+    Mutant::FoundInputNotLoaded,
+    Mutant::DividedInputHeld,
+    Mutant::PiecesOfFormerHoldersKept,
     Mutant::RunsOfSparesUsed,
     Mutant::ExclusionsForgottenAtCommit,
     Mutant::CutOffDataDropped,

@@ -112,11 +112,17 @@ impl Checkpoints {
             named.writer = Some(manifest.series.group);
             named.left.clone_from(&manifest.left);
             named.left.push(manifest.series.group);
+            // An earlier call may have announced this group's files, and been refused afterwards.
+            let own = self.store.series().map(|series| series.group);
+            let is_ended = |group: &u64| Some(*group) != own || mutant(Mutant::OwnFilesCountAsLeft);
+            named.left.retain(is_ended);
         }
         self.named = Some(named);
         let adopted = self.take_over(engine, found.as_ref(), states.as_ref(), lost);
         if let Err(error) = adopted {
             self.staged.clear();
+            self.version_id = VersionId::INPUT;
+            self.blocks.clear();
             let restored = if error.status.sets_apart() {
                 Ok(())
             } else {
@@ -514,6 +520,7 @@ impl Checkpoints {
             version_id: self.version_id,
             most_runs: 1,
             in_place: Holdings::default(),
+            own_input: None,
             in_part: true,
             afresh: false,
             strikes: &NONE_ACCUSED,

@@ -45,6 +45,10 @@ impl Job<'_, '_> {
             result.check(kept);
             self.redundancy.held.insert(me);
             self.progress.blocks.insert(me.home(), own);
+        } else if self.lacks_own_input()
+            && let Some(own) = result.check(self.input_held(me))
+        {
+            self.progress.blocks.insert(me.home(), own);
         }
         let mut result = self.restore_lineage(result)?;
         for node in self.engine.members.my_nodes() {
@@ -55,6 +59,31 @@ impl Job<'_, '_> {
         let result = self.renew_parity_of_inputs(result)?;
         let result = self.share_digests(result)?;
         self.share_input_digests(result)
+    }
+
+    /// Returns whether this rank's own input was found again from a code, because it had changed, and is not the block of
+    /// its node yet.
+    fn lacks_own_input(&self) -> bool {
+        let home = self.engine.members.me().home();
+        self.home_with_input(home).is_some()
+            && !self.progress.blocks.contains_key(&home)
+            && !mutant(Mutant::FoundInputNotLoaded)
+    }
+
+    /// Returns this rank's own input as its owner passed it, where copies of it outlive the job or become part of a code:
+    /// later jobs may sort it by another key, and the copy that this job sorts is in an order that suits its own key.
+    pub(super) fn own_as_passed(&self) -> Option<Block> {
+        if mutant(Mutant::DividedInputHeld) {
+            return None;
+        }
+        let me = self.engine.members.me();
+        self.home_with_input(me.home())?;
+        let encoded = self.redundancy.raw.get(&me.home()).cloned();
+        let passed = || {
+            let passed = self.inputs.passed.clone()?;
+            Some(self.with_digest(me, Block::input(me, passed)))
+        };
+        encoded.or_else(passed)
     }
 
     /// Returns an input, or a block of version 0, in the form that the first round needs.
@@ -103,7 +132,11 @@ impl Job<'_, '_> {
         let own_input_only = |node: &Node| *node == home || self.home_with_input(*node).is_none();
         let undisturbed =
             self.inputs.owners_are_alive(members.faulty()) && nodes.iter().all(own_input_only);
-        let held = self.redundancy.held.contains(members.me()) && !self.redundancy.released;
+        // A holder without a node may have failed since.
+        let has_kept = self.redundancy.kept_with.as_ref() == Some(members.membership())
+            || mutant(Mutant::PiecesOfFormerHoldersKept);
+        let is_done = self.redundancy.released && has_kept;
+        let held = self.redundancy.held.contains(members.me()) && !is_done;
         if !(self.recomputes() && undisturbed && held && self.inputs.source.has_own()) {
             return Ok(());
         }
@@ -225,6 +258,7 @@ impl Job<'_, '_> {
     /// these pieces are nowhere else.
     fn keep_pieces(&mut self) -> Result<()> {
         self.redundancy.kept.clear();
+        self.redundancy.kept_with = Some(self.engine.members.membership().clone());
         if !self.redundancy.retains || mutant(Mutant::PiecesForHoldersNotKept) {
             return Ok(());
         }
@@ -313,12 +347,12 @@ impl Job<'_, '_> {
             });
         }
         for (node, from) in &plan.moves {
-            let block = self
-                .progress
-                .blocks
-                .get(node)
-                .filter(|_| *from == me)
-                .cloned();
+            let is_own_input = self.progress.membership.is_none() && *node == me.home();
+            let block = match self.own_as_passed() {
+                _ if *from != me => None,
+                Some(own) if is_own_input => Some(own),
+                _ => self.progress.blocks.get(node).cloned(),
+            };
             transfers.push(Transfer {
                 from: *from,
                 to: self.engine.members.executor(*node),
@@ -346,6 +380,11 @@ impl Job<'_, '_> {
     /// Returns an input that this rank holds, for another holder. A copy that outlives the job is as the owner passed
     /// it, because later jobs may sort it by another key, and all holders must sort equal keys alike.
     fn input_to_copy(&mut self, origin: Rank) -> Result<Block> {
+        if origin == self.engine.members.me()
+            && let Some(own) = self.own_as_passed()
+        {
+            return Ok(own);
+        }
         let input = self.redundancy.store.held(origin.home());
         self.unless_released(origin, input)
     }

@@ -61,6 +61,8 @@ pub(super) struct Redundancy<'a> {
     pub stored: VersionId,
     /// The pieces of this rank's own input, released or not, that belong to nodes of the other ranks that hold it.
     pub kept: BTreeMap<Node, Block>,
+    /// The membership with which they were chosen.
+    pub kept_with: Option<Membership>,
     /// The pieces that all survivors keep in that way, by owner and node. Known in the recovery of a result.
     pub kept_by: BTreeSet<(Rank, Node)>,
     /// The owners of the data that cannot be recovered, as far as this rank knows.
@@ -85,6 +87,7 @@ impl<'a> Redundancy<'a> {
             has_versions: false,
             stored: VersionId::INPUT,
             kept: BTreeMap::new(),
+            kept_with: None,
             kept_by: BTreeSet::new(),
             lost: RankSet::new(ranks),
         }

@@ -204,7 +204,7 @@ impl<'a, 'e> Job<'a, 'e> {
         self.redundancy.held = held.held;
         // The job makes a copy of this rank's own input.
         self.redundancy.held.remove(members.me());
-        self.inputs.given = None;
+        self.inputs.passed = self.inputs.given.take();
         let encoding = self.redundancy.store.encoding(Covered::Inputs);
         let raw = encoding.into_iter().flat_map(|encoding| &encoding.mine);
         self.redundancy.raw = raw.cloned().collect();

@@ -119,14 +119,14 @@ fn recover_inputs(
             ..checks.clone()
         });
         let mut source = OldInput {
-            own,
+            own: own.clone(),
             others: parts.source,
             reloadable: &parts.absent,
         };
         let recovery = JobParts {
             store: parts.store,
             source: &mut source,
-            input: Slice::default(),
+            input: own,
             absent: RankSet::new(engine.members.ranks()),
             checks: checks.as_ref(),
             held: Some(inputs),
@@ -233,12 +233,6 @@ pub fn repair_inputs(
         let mut error = None;
         let moved = engine.transfer(transfers, 1, &mut error)?;
         let got = moved.map(|deliveries| deliveries.into_iter().find_map(Delivery::got));
-        if let Some(Some(copy)) = &got
-            && !mutant(Mutant::ChangedInputHeld)
-            && let Err(refused) = inputs.store.hold(me.home(), copy)
-        {
-            error.get_or_insert(refused);
-        }
         match engine.commit(got.is_some(), error.as_ref())? {
             Verdict::Committed => {
                 engine.stats.corruptions += 1;

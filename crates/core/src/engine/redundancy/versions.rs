@@ -54,8 +54,9 @@ impl<'e> Job<'_, 'e> {
             }
         }
         let result = self.renew_parity_of_inputs(result)?;
+        let own_input = self.own_as_passed();
         let mut versions = self.versions();
-        versions.in_place = holdings;
+        (versions.in_place, versions.own_input) = (holdings, own_input);
         let result = versions.save(VersionId::INPUT, result)?;
         if self.redundancy.keeps_copies() {
             for origin in Rank::all(self.engine.members.ranks()) {
@@ -107,10 +108,10 @@ impl<'e> Job<'_, 'e> {
             if is_here || from != me && to != me {
                 continue;
             }
-            let block = if from == me {
-                result.check(self.input_of(node))
-            } else {
-                None
+            let block = match self.own_as_passed() {
+                _ if from != me => None,
+                Some(own) if node == me.home() => Some(own),
+                _ => result.check(self.input_of(node)),
             };
             let block = block.map(|block| self.with_digest(home, block));
             transfers.push(Transfer { from, to, block });
@@ -216,6 +217,7 @@ impl<'e> Job<'_, 'e> {
             version_id: self.progress.version,
             most_runs: self.algorithm.most_runs(),
             in_place: Holdings::default(),
+            own_input: None,
             in_part: false,
             afresh: self.integrity.distrusted,
             strikes: &self.integrity.strikes,
@@ -234,6 +236,8 @@ pub(in crate::engine) struct Versions<'v, 'e> {
     pub most_runs: usize,
     /// The ranks that hold a copy of a block already, by its home.
     pub in_place: Holdings,
+    /// This rank's own input for other ranks, if it differs from its block.
+    pub own_input: Option<Block>,
     /// The remainder of a version is useful although some of it is lost.
     pub in_part: bool,
     /// Executors have discarded their own blocks.
@@ -304,7 +308,9 @@ impl Versions<'_, '_> {
             let is_copied = |to: Rank| to != Rank(node.0) && self.is_in_place(node, to);
             for to in holders(node, members, members.membership(), copies) {
                 if to != from && (from == me || to == me) && !is_copied(to) {
-                    let block = result.blocks.get(&node).filter(|_| from == me).cloned();
+                    let own = self.own_input.as_ref().filter(|_| node == me.home());
+                    let block = own.or_else(|| result.blocks.get(&node));
+                    let block = block.filter(|_| from == me).cloned();
                     transfers.push(Transfer { from, to, block });
                     nodes.push(node);
                 }

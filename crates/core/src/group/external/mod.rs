@@ -37,6 +37,7 @@ use crate::mutants::{Mutant, mutant};
 use crate::sort::pivot::Cut;
 use crate::sort::{Method, Shape};
 use crate::transport::Transport;
+use crate::wire::Reader;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
@@ -245,17 +246,22 @@ impl<T: Transport> Group<T> {
 
     /// The state that an earlier job has left; the same on all ranks. Collective.
     fn shared_manifest(&mut self, sort: &ExternalSort) -> Result<Option<Manifest>> {
-        let length = Manifest::most_bytes(sort.layout.record_bytes());
         let mine = left_manifest(sort).map(|manifest| manifest.encode());
-        let mut message = mine.unwrap_or_default();
-        let known = message.len().min(length);
-        message.resize(length, 0);
-        let mut framed = (known as u64).to_le_bytes().to_vec();
-        framed.extend(message);
-        let reports = self.reports(framed, None)?;
+        let mine = mine.unwrap_or_default();
+        let length = (mine.len() as u64).to_le_bytes();
+        // The manifest of a sort of larger records is longer.
+        let lengths = self.reports(length.to_vec(), None)?;
+        let lengths = lengths
+            .iter()
+            .filter_map(|(_, report)| Reader::new(report).u64());
+        let longest = lengths.max().unwrap_or(0);
+        let mut message = [&length[..], &mine].concat();
+        message.resize(length.len() + longest as usize, 0);
+        let reports = self.reports(message, None)?;
         let manifests = reports.iter().filter_map(|(_, report)| {
-            let (known, manifest) = report.split_first_chunk()?;
-            Manifest::decode(manifest.get(..u64::from_le_bytes(*known) as usize)?)
+            let mut fields = Reader::new(report);
+            let length = fields.u64()?;
+            Manifest::decode(fields.rest().get(..length as usize)?)
         });
         // A rank may see an older version.
         Ok(manifests.max_by_key(|manifest| (manifest.done, manifest.is_finished)))

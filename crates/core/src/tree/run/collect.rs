@@ -146,7 +146,7 @@ impl Collect<'_, '_> {
         })
     }
 
-    /// Returns the nodes of these blocks. A rank executes the nodes of its blocks until it fails.
+    /// Returns the nodes of these blocks, which their owners execute.
     fn owners<'t>(&self, entries: impl Iterator<Item = &'t BlockEntry>) -> NodeSet {
         let mut nodes = NodeSet::new(self.engine.members.cube().len());
         entries.for_each(|entry| nodes.insert(Node(entry.node)));
@@ -245,21 +245,21 @@ impl Collect<'_, '_> {
         bytes
     }
 
-    /// Checks that the owners of all records that are not passed on yet are alive, and that the rank that collects still
-    /// executes the sink.
+    /// Checks that the owners of all records that are not passed on yet are alive and execute the nodes of these, and that
+    /// the rank that collects still executes the sink. A spare that takes over a node from a failed rank also executes its
+    /// home node from then on, which has a block of another rank.
     fn check(&mut self, table: &[BlockEntry], at: u64, (sink, by): (Node, Rank)) -> Result<()> {
         let members = &self.engine.members;
         let left = table.iter().filter(|entry| entry.start + entry.count > at);
-        let needed = left.map(|entry| entry.owner).chain([by]);
-        let mut failed: BTreeSet<Rank> = needed.filter(|rank| members.is_faulty(*rank)).collect();
-        if members.executor(sink) != by {
+        let needed = left.clone().map(|entry| (Node(entry.node), entry.owner));
+        let needed = needed.chain([(sink, by)]);
+        let owners = needed.clone().map(|(_, owner)| owner);
+        let mut failed: BTreeSet<Rank> = owners.filter(|rank| members.is_faulty(*rank)).collect();
+        let mut moved = needed.filter(|(node, owner)| members.executor(*node) != *owner);
+        if moved.any(|(node, _)| node == sink || !mutant(Mutant::MovedNodeIgnored)) {
             let absent = &self.local.absent;
-            failed.extend(
-                members
-                    .faulty()
-                    .iter()
-                    .filter(|rank| !absent.contains(*rank)),
-            );
+            let faulty = members.faulty().iter();
+            failed.extend(faulty.filter(|rank| !absent.contains(*rank)));
         }
         if failed.is_empty() {
             Ok(())

@@ -198,8 +198,12 @@ impl Source for MemorySource {
 }
 
 fn layout() -> Layout {
+    layout_of(RECORD_BYTES)
+}
+
+fn layout_of(record_bytes: usize) -> Layout {
     let fields = Fields {
-        record_bytes: RECORD_BYTES,
+        record_bytes,
         key: KeyKind::U32 as i32,
         ..Fields::default()
     };

@@ -182,6 +182,34 @@ fn runs_without_records_of_later_batches_are_made_again() {
     assert_eq!(resumed_with_an_older_manifest(), None);
 }
 
+/// The state of a sort of larger records is longer than that of a sort of smaller ones.
+#[test]
+fn a_sort_of_larger_records_is_not_resumed() {
+    let world = World::with_memory(144, memory_for(60));
+    let larger = |group: &mut SimGroup<'_>, rank, handle: &_, world: &_| {
+        group.external_sort(ExternalSort {
+            layout: layout_of(4 * RECORD_BYTES),
+            ..sort_of(world, rank, handle, true)
+        })
+    };
+    let outcomes = try_job(&world, RANKS, (1, &[]), larger).unwrap();
+    assert_eq!(statuses(&outcomes), [Some(Status::Ok); RANKS]);
+    let files = || {
+        let files = world.output.borrow();
+        let content = |name: String| files.content(&name).map(<[u8]>::to_vec);
+        files.names().into_iter().map(content).collect::<Vec<_>>()
+    };
+    let before = files();
+    let outcomes = job(&world, 2, (1, &[]), true).unwrap();
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 2]);
+    let error: &Error = outcomes[0].as_ref().unwrap().as_ref().unwrap_err();
+    assert!(
+        error.text.contains("records of 8 bytes instead of 32"),
+        "{error}"
+    );
+    assert_eq!(files(), before);
+}
+
 #[test]
 fn another_sort_is_not_resumed() {
     let world = World::new(143);

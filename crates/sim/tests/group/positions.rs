@@ -1,0 +1,94 @@
+//! Positions of records in the sorted order, and the first records of equal keys, by bitonic sorts.
+
+use super::{
+    SEEDS, SimGroup, crash, keys, play_group, refusal, services, statuses, transport, try_play,
+};
+use ftsort_core::group::{Group, GroupConfig, Services, SortInput, Sorted, StoreChoice};
+use ftsort_core::members::Rank;
+use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::query::groups::Aggregate;
+use ftsort_core::sort::{Method, Shape};
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::error::{Result, Status};
+
+type Query = fn(&mut SimGroup<'_>, SortInput<'_>) -> Result<Sorted>;
+
+const ARGSORT: Query = |group, input| group.argsort(input);
+const POSITIONS: Query = |group, input| group.positions(input);
+const GROUPS: Query = |group, input| group.group_by(input, &[Aggregate::COUNT]);
+
+/// A bitonic merge does not keep the order of equal keys, on which these results depend.
+#[test]
+fn a_bitonic_merge_gives_no_positions() {
+    for query in [ARGSORT, POSITIONS, GROUPS] {
+        let config = GroupConfig {
+            method: Some(Method::Bitonic(Shape::Bitonic)),
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(4, 1, config, "", move |rank, group| {
+            let key = [1, 1, 0, 2][rank.index()];
+            let refused = refusal(query(group, SortInput::of_keys(&[key])))?;
+            assert!(refused.text.contains("FTSORT_BITONIC_MERGE"), "{refused}");
+            group.sort_keys(&[key])?;
+            Err::<(), _>(refused)
+        });
+        assert_eq!(statuses(&outcomes), [Some(Status::Argument); 4]);
+    }
+}
+
+/// Lets rank 1 fail at each of its steps in a call with inputs that can be reloaded. Returns a step at which data are lost,
+/// although they were not at an earlier one: then all ranks know how many records each of them has.
+fn lost_after_counts(query: Query, seed: u64) -> Option<u32> {
+    let mut has_succeeded = false;
+    for step in 1.. {
+        let outcomes = try_play(3, (seed, &[crash(1, step)]), move |rank, mpi, _| {
+            let config = GroupConfig {
+                store: StoreChoice::Memory(0),
+                method: Some(Method::Bitonic(Shape::Any)),
+                ..GroupConfig::default()
+            };
+            let services = Services {
+                reload: Some(Box::new(|rank: Rank| {
+                    Buffer::copy_of(bytemuck::cast_slice(&keys(rank)))
+                })),
+                ..services(rank)
+            };
+            let mut group = Group::new(transport(mpi), config, services)?;
+            let total = query(&mut group, SortInput::of_keys(&keys(rank)))?.total();
+            Result::Ok((total, group.members().is_faulty(Rank(1))))
+        });
+        let outcomes = outcomes.expect("no rank hangs");
+        if outcomes[1].is_some() {
+            break;
+        }
+        match outcomes[0].as_ref().expect("rank 0 survives") {
+            Ok((300, is_known)) => has_succeeded |= is_known,
+            Err(error) if error.status == Status::DataLost => {
+                if has_succeeded {
+                    return Some(step);
+                }
+            }
+            // Rank 1 failed before the call.
+            Ok((200, true)) if !has_succeeded => {}
+            outcome => panic!("step {step}: {outcome:?}"),
+        }
+    }
+    assert!(has_succeeded);
+    None
+}
+
+/// Without copies the blocks of a bitonic sort cannot be made again, but all can be sorted again.
+#[test]
+fn positions_are_computed_again_from_reloaded_inputs() {
+    for query in [ARGSORT, POSITIONS] {
+        for seed in SEEDS.take(3) {
+            assert_eq!(lost_after_counts(query, seed), None);
+        }
+    }
+    set_mutant(Some(Mutant::StepsNotRepeated));
+    let is_lost = SEEDS
+        .into_iter()
+        .any(|seed| lost_after_counts(POSITIONS, seed).is_some());
+    set_mutant(None);
+    assert!(is_lost);
+}
