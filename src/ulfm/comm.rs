@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};
+use mpi_sys::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Request};
 
 use super::ext;
 use ftsort_core::transport::mpi_api::Outcome;
@@ -55,6 +55,42 @@ fn error_string(code: c_int) -> String {
         CStr::from_ptr(text.as_ptr())
     };
     text.to_string_lossy().into_owned()
+}
+
+/// Lets MPI return the errors of a caller's communicator as values, and sets the caller's error handler again at the end.
+///
+/// The default handler ends the whole job, also if MPI fails on one rank alone.
+pub struct ErrorsReturned {
+    comm: MPI_Comm,
+    /// The caller's.
+    handler: MPI_Errhandler,
+}
+
+impl ErrorsReturned {
+    /// Begins with a communicator that lives until the end. Local.
+    pub fn of(comm: MPI_Comm) -> Result<ErrorsReturned> {
+        // SAFETY: a constant of the MPI library.
+        let returned = unsafe { mpi_sys::RSMPI_ERRORS_RETURN };
+        let mut handler = returned;
+        // SAFETY: `comm` is live by the contract of the callers, and `handler` is a place for one handle.
+        let code = unsafe { mpi_sys::MPI_Comm_get_errhandler(comm, &mut handler) };
+        check(code, "MPI_Comm_get_errhandler")?;
+        let errors = ErrorsReturned { comm, handler };
+        // SAFETY: as above.
+        let code = unsafe { mpi_sys::MPI_Comm_set_errhandler(comm, returned) };
+        check(code, "MPI_Comm_set_errhandler")?;
+        Ok(errors)
+    }
+}
+
+impl Drop for ErrorsReturned {
+    fn drop(&mut self) {
+        // SAFETY: `comm` is live, and the handler is a reference that MPI_Comm_get_errhandler has made.
+        unsafe {
+            mpi_sys::MPI_Comm_set_errhandler(self.comm, self.handler);
+            mpi_sys::MPI_Errhandler_free(&mut self.handler);
+        }
+    }
 }
 
 /// A communicator that the library owns, with MPI_ERRORS_RETURN.

@@ -24,7 +24,7 @@ use std::time::Instant;
 use mpi_sys::MPI_Comm;
 
 use crate::liveness::GroupLiveness;
-use comm::{Comm, Group};
+use comm::{Comm, ErrorsReturned, Group};
 use ftsort_core::members::{Rank, RankSet, Slot, SlotMap};
 use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_core::transport::watch::{
@@ -174,7 +174,9 @@ impl Mpi {
         }
         let everyone = Group::of(comm)?;
         let among_threads = among_threads()?;
+        let errors = ErrorsReturned::of(comm)?;
         let own = Comm::survivors_of(comm, ulfm == Ulfm::On, c"ftsort")?;
+        drop(errors);
         let position = own.positions_of(&everyone, ranks as usize)?;
         Ok(Mpi {
             among_threads,

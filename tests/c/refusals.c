@@ -1,13 +1,15 @@
 /* Tests errors on one rank alone: all ranks get the same status, and the group can still be used.
  *
- *   refusals memory|comm|monitor      (under mpirun, 2 to 4 ranks)
+ *   refusals memory|comm|monitor|init      (under mpirun, 2 to 4 ranks)
  *
  * memory:  the last rank has a memory limit that sorts and trees exceed
  * comm:    MPI fails on the last rank after it has made the communicator of survivors; invalid arguments
  * monitor: MPI fails on the last rank after it has made the communicator of a monitor
+ * init:    MPI fails on the last rank after it has made the communicator of a group, and the rank ends
  *
  * Prints "refusals: fine" on rank 0 if all results are right, and "refusals: skipped" if MPI does not grant threads. */
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +21,19 @@
 
 static const ftsort_record u32 = FTSORT_RECORD_PLAIN(uint32_t, FTSORT_KEY_U32);
 
-/* The library's calls of this function come here. */
-static int calls_to_refuse;
+/* The library's calls of these functions come here. */
+static int calls_to_refuse, fails_to_shrink;
+
+int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *survivors);
+int PMPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *survivors);
+
+int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *survivors)
+{
+  int code = PMPIX_Comm_shrink(comm, survivors);
+  if (!fails_to_shrink) return code;
+  MPI_Comm_call_errhandler(comm, MPI_ERR_INTERN);
+  return MPI_ERR_INTERN;
+}
 
 int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
 {
@@ -131,6 +144,37 @@ static void monitors(void)
   ftsort_free(group);
 }
 
+static int ends_the_job(void)
+{
+  MPI_Errhandler handler;
+  int is_fatal;
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler);
+  is_fatal = handler == MPI_ERRORS_ARE_FATAL;
+  MPI_Errhandler_free(&handler);
+  return is_fatal;
+}
+
+/* The other ranks have a group without the last one, and the caller's error handler is neither called nor changed. */
+static void groups(void)
+{
+  ftsort *group = NULL;
+  ftsort_status status;
+  int is_last = rank == ranks - 1;
+  EXPECT(ends_the_job());
+  fails_to_shrink = is_last;
+  status = ftsort_init(MPI_COMM_WORLD, NULL, &group);
+  EXPECT(status == (is_last ? FTSORT_ERR_MPI : FTSORT_OK));
+  EXPECT(ends_the_job());
+  if (is_last) {
+    EXPECT(group == NULL && strstr(ftsort_last_error(NULL), "MPIX_Comm_shrink") != NULL);
+    if (failures == 0) raise(SIGKILL);
+    exit(1);
+  }
+  EXPECT(sort(group, 1000) == FTSORT_OK && ftsort_is_failed(group, ranks - 1));
+  if (rank == 0) printf("refusals: %s\n", failures == 0 ? "fine" : "NOT as documented");
+  ftsort_leave(group, failures);
+}
+
 int main(int argc, char **argv)
 {
   int all = 0, wanted = MPI_THREAD_SINGLE, provided = MPI_THREAD_SINGLE;
@@ -148,6 +192,7 @@ int main(int argc, char **argv)
   if (strcmp(argv[1], "memory") == 0) memory_limits();
   if (strcmp(argv[1], "comm") == 0) survivors();
   if (strcmp(argv[1], "monitor") == 0) monitors();
+  if (strcmp(argv[1], "init") == 0) groups();
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) printf("refusals: %s\n", all == 0 ? "fine" : "NOT as documented");
   MPI_Finalize();

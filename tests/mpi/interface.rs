@@ -44,6 +44,7 @@ const PROGRAMS: &str = "
  all   | refusals  | 4 | comm    | a communicator that fails on one rank fails on all
  all   | refusals  | 2 | monitor | a monitor that fails on one rank fails on all
  quick | refusals  | 3 | monitor | a monitor that fails on one rank fails on all
+ quick | refusals  | 3 | init    | a rank on which MPI fails leaves the group to the others
  all   | groups    | 2 | turns   | two groups in turns
  all   | groups    | 2 | part    | groups of a part of the ranks
  all   | groups    | 2 | relay   | a group for each thread, one after the other
