@@ -174,32 +174,33 @@ typedef struct ftsort_record {
   void *user;                   /**< Passed to `compare` and never read. */
   const ftsort_key_part *parts; /**< FTSORT_KEY_LIST only: `part_count` keys, borrowed for the call. */
   size_t part_count;            /**< The number of keys at `parts`: 1 to 64 for FTSORT_KEY_LIST, otherwise 0. */
+  uint64_t type_id;             /**< A number for the type, such as a hash of its name; 0: none. */
 } ftsort_record;
 
 /* A plain number: ftsort_record record = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64); */
-#define FTSORT_RECORD_PLAIN(T, KIND) { sizeof(ftsort_record), sizeof(T), 0, 0, (KIND), 0, 0, NULL, NULL, NULL, 0 }
-
+#define FTSORT_RECORD_PLAIN(T, KIND) \
+  { sizeof(ftsort_record), sizeof(T), 0, 0, (KIND), 0, 0, NULL, NULL, NULL, 0, 0 }
 /* A struct that is sorted by a member, a number: FTSORT_RECORD_MEMBER(struct star, mass, FTSORT_KEY_F32) */
 #define FTSORT_RECORD_MEMBER(T, MEMBER, KIND) \
-  { sizeof(ftsort_record), sizeof(T), offsetof(T, MEMBER), 0, (KIND), 0, 0, NULL, NULL, NULL, 0 }
+  { sizeof(ftsort_record), sizeof(T), offsetof(T, MEMBER), 0, (KIND), 0, 0, NULL, NULL, NULL, 0, 0 }
 
 /* A struct that is sorted by a member, an array: of bytes in the order of memcmp, or of text up to the first 0. */
 #define FTSORT_RECORD_BYTES(T, MEMBER) FTSORT_RECORD_ARRAY(T, MEMBER, FTSORT_KEY_BYTES)
 #define FTSORT_RECORD_TEXT(T, MEMBER) FTSORT_RECORD_ARRAY(T, MEMBER, FTSORT_KEY_TEXT)
 #define FTSORT_RECORD_ARRAY(T, MEMBER, KIND) \
   { sizeof(ftsort_record), sizeof(T), offsetof(T, MEMBER), sizeof(((T *)0)->MEMBER), (KIND), 0, 0, NULL, NULL, \
-    NULL, 0 }
+    NULL, 0, 0 }
 
 /* A struct that is sorted by several keys:
  *   ftsort_key_part keys[] = {FTSORT_KEY_PART(struct star, mass, FTSORT_KEY_F32), ...};
  *   ftsort_record record = FTSORT_RECORD_LIST(struct star, keys); */
 #define FTSORT_KEY_PART(T, MEMBER, KIND) { offsetof(T, MEMBER), sizeof(((T *)0)->MEMBER), (KIND), 0 }
 #define FTSORT_RECORD_LIST(T, KEYS) \
-  { sizeof(ftsort_record), sizeof(T), 0, 0, FTSORT_KEY_LIST, 0, 0, NULL, NULL, KEYS, sizeof(KEYS) / sizeof *(KEYS) }
-
+  { sizeof(ftsort_record), sizeof(T), 0, 0, FTSORT_KEY_LIST, 0, 0, NULL, NULL, KEYS, \
+    sizeof(KEYS) / sizeof *(KEYS), 0 }
 /* Records in the order of FUNCTION. */
 #define FTSORT_RECORD_COMPARE(T, FUNCTION, USER) \
-  { sizeof(ftsort_record), sizeof(T), 0, 0, FTSORT_KEY_COMPARE, 0, 0, (FUNCTION), (USER), NULL, 0 }
+  { sizeof(ftsort_record), sizeof(T), 0, 0, FTSORT_KEY_COMPARE, 0, 0, (FUNCTION), (USER), NULL, 0, 0 }
 
 /**
  * Describes the elements of an MPI datatype as records. [L]
@@ -414,10 +415,9 @@ void ftsort_allow_faults(void);
 /**
  * Creates a group of the ranks of `comm`. [C]
  *
- * The group communicates on a private communicator. `comm` is not kept, and its error handler is not changed.
- * `comm` may contain failed ranks: they count as failed from the start, and only the survivors call this function.
- * A rank that fails during this call may end the job, because MPI libraries do not survive every failure while they
- * create a communicator.
+ * The group communicates on a private communicator. `comm` is not kept, and its error handler is neither called nor
+ * changed. `comm` may contain failed ranks: they count as failed from the start, and only the survivors call this
+ * function. A rank that fails during this call may end the job: MPI libraries do not survive every failure in it.
  *
  * \param comm    an intra-communicator; its ranks are the ranks of the group and never change
  * \param config  borrowed for the call; NULL selects all defaults

@@ -175,9 +175,9 @@ ftsort_status ftsort_tree_broadcast(ftsort *group, const ftsort_tree_options *op
                                     size_t bytes);
 
 /** Receives the next `count` records of a sorted result. Called on the rank that receives them, by the thread that
- * called ftsort. `records` is aligned to at least 8 bytes and valid during the callback. Returns 0, or any other
- * number to refuse, and then ftsort_gather_sorted returns FTSORT_ERR_CALLBACK. Must not throw, longjmp, or call
- * ftsort with this group. */
+ * called ftsort. `records` is aligned as in a block, and valid during the callback. Returns 0, or any other number
+ * to refuse, and then ftsort_gather_sorted returns FTSORT_ERR_CALLBACK. Must not throw, longjmp, or call ftsort
+ * with this group. */
 typedef int (*ftsort_consume_fn)(void *user, const void *records, size_t count);
 
 /**

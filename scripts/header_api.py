@@ -251,7 +251,8 @@ def declaration_at(text, position):
     if match:
         parameters = [name.strip() for name in (match[2] or "()")[1:-1].split(",") if name.strip()]
         item = Item("macro", match[1], f"{match[1]}{match[2] or ''}", Comment(), parameters=parameters)
-        item.value = match[3].strip() if re.fullmatch(r"\w+", match[3].strip()) else ""
+        value = COMMENT.sub("", match[3]).strip()
+        item.value = value if re.fullmatch(r"\w+", value) else ""
         return item, match.end()
     match = DIRECTIVE.match(text, position)
     if match:

@@ -137,6 +137,7 @@ module ftsort
   integer(c_int32_t), parameter :: FTSORT_VERSION_MAJOR = 0
   integer(c_int32_t), parameter :: FTSORT_VERSION_MINOR = 2
   integer(c_int32_t), parameter :: FTSORT_VERSION_PATCH = 0
+  integer(c_int32_t), parameter :: FTSORT_NO_TIMEOUT = -1
   integer(c_int32_t), parameter :: FTSORT_NO_EXCHANGE = -1
   integer(c_int32_t), parameter :: FTSORT_SHARE_ALL = -1
 
@@ -159,6 +160,7 @@ module ftsort
     type(c_ptr) :: user = c_null_ptr
     type(c_ptr) :: parts = c_null_ptr
     integer(c_size_t) :: part_count = 0
+    integer(c_int64_t) :: type_id = 0
   end type
 
   type, bind(c) :: ftsort_event

@@ -232,6 +232,7 @@ fn any_record(values: &mut Values<'_>, parts: &[ftsort_key_part; 3]) -> ftsort_r
             true => values.size() % (parts.len() + 1),
             false => values.size(),
         },
+        type_id: values.size() as u64,
     }
 }
 

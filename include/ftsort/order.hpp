@@ -247,7 +247,7 @@ class order {
     comparator_ = owner;
   }
 
-  ftsort_record record_ = {sizeof(ftsort_record), 0, 0, 0, 0, 0, 0, nullptr, nullptr, nullptr, 0};
+  ftsort_record record_ = {sizeof(ftsort_record), 0, 0, 0, 0, 0, 0, nullptr, nullptr, nullptr, 0, 0};
   std::vector<ftsort_key_part> parts_;
   std::shared_ptr<const void> comparator_;
 };

@@ -52,6 +52,12 @@ class Generated(unittest.TestCase):
         for path, text in fortran.made().items():
             self.assertEqual(path.read_text(), text, f"{path.name} is old: run scripts/fortran.py")
 
+    def test_every_number_of_the_headers_is_a_fortran_constant(self):
+        module = (header_api.ROOT / "bindings/fortran/ftsort.f90").read_text()
+        for path in header_api.INCLUDE.glob("*.h"):
+            for name, value in re.findall(r"^#define (FTSORT_\w+) (\d+|UINT32_MAX)\b", path.read_text(), re.M):
+                self.assertRegex(module, rf"parameter :: {name} = {value.replace('UINT32_MAX', '-1')}\n")
+
     def test_every_function_has_a_fortran_interface(self):
         module = (header_api.ROOT / "bindings/fortran/ftsort.f90").read_text()
         for name in functions():

@@ -28,7 +28,7 @@ SAMPLE = r"""/* sample.h: an example.
 #include "ftsort.h"
 
 /* No limit. */
-#define SAMPLE_NONE UINT32_MAX
+#define SAMPLE_NONE UINT32_MAX /* sample_options.pair */
 
 #define SAMPLE_PLAIN(T, KIND) \
   { sizeof(T), (KIND) }

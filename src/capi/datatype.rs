@@ -153,6 +153,7 @@ pub(super) unsafe fn record_of(datatype: MPI_Datatype) -> Result<ftsort_record> 
         user: std::ptr::null_mut(),
         parts: std::ptr::null(),
         part_count: 0,
+        type_id: 0,
     })
 }
 

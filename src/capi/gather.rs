@@ -9,9 +9,9 @@ use super::tree::{Options, ftsort_tree_options};
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// Receives the next `count` records of a sorted result. Called on the rank that receives them, by the thread
-/// that called ftsort. `records` is aligned to at least 8 bytes and valid during the callback. Returns 0, or
-/// any other number to refuse, and then ftsort_gather_sorted returns FTSORT_ERR_CALLBACK. Must not throw,
-/// longjmp, or call ftsort with this group.
+/// that called ftsort. `records` is aligned as in a block, and valid during the callback. Returns 0, or any
+/// other number to refuse, and then ftsort_gather_sorted returns FTSORT_ERR_CALLBACK. Must not throw, longjmp,
+/// or call ftsort with this group.
 pub type ftsort_consume_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, records: *const c_void, count: usize) -> c_int>;
 

@@ -77,10 +77,10 @@ impl ftsort {
 
 /// Creates a group of the ranks of `comm`. [C]
 ///
-/// The group communicates on a private communicator. `comm` is not kept, and its error handler is not
-/// changed. `comm` may contain failed ranks: they count as failed from the start, and only the survivors
-/// call this function. A rank that fails during this call may end the job, because MPI libraries do not
-/// survive every failure while they create a communicator.
+/// The group communicates on a private communicator. `comm` is not kept, and its error handler is neither
+/// called nor changed. `comm` may contain failed ranks: they count as failed from the start, and only the
+/// survivors call this function. A rank that fails during this call may end the job: MPI libraries do not
+/// survive every failure in it.
 ///
 /// \param comm    an intra-communicator; its ranks are the ranks of the group and never change
 /// \param config  borrowed for the call; NULL selects all defaults

@@ -93,6 +93,8 @@ pub struct ftsort_record {
     pub parts: *const ftsort_key_part,
     /// The number of keys at `parts`: 1 to 64 for FTSORT_KEY_LIST, otherwise 0.
     pub part_count: usize,
+    /// A number for the type, such as a hash of its name; 0: none.
+    pub type_id: u64,
 }
 
 /// The layout of a record, and whether the order of equal keys matters.
@@ -132,7 +134,7 @@ pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted>
         parts,
     })?;
     Ok(Wanted {
-        layout,
+        layout: layout.with_type_id(record.type_id),
         stable: record.stable != 0,
     })
 }

@@ -264,8 +264,19 @@ struct Caller {
     ordered: bool,
 }
 
+/// Returns contributed bytes at a multiple of 8, copied if necessary: those that came in one message lie one after the other.
+fn aligned<'b>(bytes: &'b [u8], copy: &'b mut Buffer) -> Result<&'b [u8]> {
+    if bytes.as_ptr().addr().is_multiple_of(8) {
+        return Ok(bytes);
+    }
+    *copy = Buffer::copy_of(bytes)?;
+    Ok(copy)
+}
+
 impl MergeOperator for Caller {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
+        let (mut low_copy, mut high_copy) = (Buffer::default(), Buffer::default());
+        let (low, high) = (aligned(low, &mut low_copy)?, aligned(high, &mut high_copy)?);
         let mut out = ftsort_buffer::empty();
         // SAFETY: the user's function with the user's pointer, on this thread; all bytes live during the
         // call.

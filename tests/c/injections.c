@@ -325,7 +325,7 @@ static void name_trial(const struct trial *trial, long number, const char *verdi
 static void run_trial(ftsort *group, struct trial *trial, long number, struct count *count)
 {
   ftsort_record record = {sizeof record, trial->kind->bytes, trial->kind->offset, trial->kind->key_bytes,
-                          trial->kind->key, 0, 0, NULL, NULL, NULL, 0};
+                          trial->kind->key, 0, 0, NULL, NULL, NULL, 0, 0};
   const unsigned char *input = trial->inputs;
   ftsort_result *result;
   ftsort_stats stats = FTSORT_STATS_INIT;

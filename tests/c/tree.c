@@ -159,6 +159,7 @@ static int longest(void *user, const void *low, size_t low_bytes, const void *hi
   size_t bytes = low_wins ? low_bytes : high_bytes;
   void *place = ftsort_buffer_resize(out, bytes);
   ++*(int *)user;
+  EXPECT((uintptr_t)low % 8 == 0 && (uintptr_t)high % 8 == 0);
   if (place == NULL) return 1;
   memcpy(place, low_wins ? low : high, bytes);
   return 0;
@@ -258,6 +259,8 @@ static void operations(void)
   options.operation = FTSORT_TREE_CALL;
   options.merge = longest;
   options.user = &calls;
+  merges(options, "abcdefgh", (size_t)rank + 1, "abcdefgh", (size_t)ranks);
+  options.ordered = 1;
   merges(options, "abcdefgh", (size_t)rank + 1, "abcdefgh", (size_t)ranks);
   options.merge = refuse;
   EXPECT(ftsort_tree_merge(group, &options, mine, 8, &result) == FTSORT_ERR_CALLBACK);

@@ -136,6 +136,7 @@ program calls
     stars(i)%name(1) = achar(iachar("a") + modulo(i, 26))
   end do
   call texts
+  call groups_without_a_time_limit
   call sorts
   call queries
   call external_sorts
@@ -182,6 +183,18 @@ contains
     call expect(len(ftsort_text(ftsort_status_text(FTSORT_ERR_MEMORY))) > 0, "ftsort_status_text")
     call expect(len(ftsort_text(ftsort_last_error(g))) == 0, "ftsort_last_error")
     call expect(ftsort_result_block(c_null_ptr, 0_c_size_t, block) == FTSORT_ERR_ARGUMENT, "a NULL result")
+  end subroutine
+
+  ! Groups that are repaired by shrinking have no time limit, and refuse one.
+  subroutine groups_without_a_time_limit
+    type(ftsort_config), target :: unlimited
+    unlimited = ftsort_config_init()
+    unlimited%repair = FTSORT_REPAIR_SHRINK
+    unlimited%timeout_ms = FTSORT_NO_TIMEOUT
+    call ok(ftsort_init(comm, c_loc(unlimited), group), "FTSORT_NO_TIMEOUT")
+    call ftsort_free(group)
+    unlimited%timeout_ms = 1000
+    call expect(ftsort_init(comm, c_loc(unlimited), group) == FTSORT_ERR_ARGUMENT, "a time limit that is refused")
   end subroutine
 
   ! Returns the record of a star, sorted by a member.

@@ -43,7 +43,8 @@ class KeyPart(Structure):
 class Record(Structure):
     _fields_ = [("struct_size", c_size_t), ("record_bytes", c_size_t), ("key_offset", c_size_t),
                 ("key_bytes", c_size_t), ("key", c_int32), ("descending", c_int32), ("stable", c_int32),
-                ("compare", COMPARE_FN), ("user", c_void_p), ("parts", POINTER(KeyPart)), ("part_count", c_size_t)]
+                ("compare", COMPARE_FN), ("user", c_void_p), ("parts", POINTER(KeyPart)), ("part_count", c_size_t),
+                ("type_id", c_uint64)]
 
 
 class Config(Structure):

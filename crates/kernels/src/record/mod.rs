@@ -84,6 +84,8 @@ pub struct Layout {
     descending: bool,
     comparator: Option<Comparator>,
     parts: Arc<[KeyPart]>,
+    /// The caller's number for the type of the records; 0: none.
+    type_id: u64,
 }
 
 impl Layout {
@@ -110,6 +112,7 @@ impl Layout {
             descending: fields.descending,
             comparator: fields.compare,
             parts,
+            type_id: 0,
         })
     }
 
@@ -156,6 +159,12 @@ impl Layout {
             compare: None,
             parts,
         })
+    }
+
+    /// The same layout of records with this number for their type, which is a part of its fingerprint; 0: none.
+    #[must_use]
+    pub fn with_type_id(self, type_id: u64) -> Layout {
+        Layout { type_id, ..self }
     }
 
     /// Returns the size of a record in bytes.
@@ -253,6 +262,10 @@ impl Layout {
         for part in &*self.parts {
             let (offset, bytes) = (part.offset as u64, part.bytes as u64);
             numbers.extend([offset, bytes, part.kind as u64, u64::from(part.descending)]);
+        }
+        // Stored results have the fingerprints of layouts.
+        if self.type_id != 0 {
+            numbers.push(self.type_id);
         }
         numbers
     }

@@ -134,12 +134,21 @@ fn a_fingerprint_covers_every_field() {
                 .all(|other| !one.is_same(&Layout::new(other).unwrap()))
         );
     }
-    let fingerprint = |fields: &Fields| Layout::new(fields.clone()).unwrap().fingerprint();
-    let mut all: Vec<u64> = layouts.iter().map(fingerprint).collect();
-    assert_eq!(all, layouts.iter().map(fingerprint).collect::<Vec<_>>());
+    let fingerprints = || {
+        let layouts = layouts
+            .iter()
+            .map(|fields| Layout::new(fields.clone()).unwrap());
+        let of_types =
+            layouts.flat_map(|layout| [0, 1, 2].map(|id| layout.clone().with_type_id(id)));
+        of_types
+            .map(|layout| layout.fingerprint())
+            .collect::<Vec<_>>()
+    };
+    let mut all = fingerprints();
+    assert_eq!(all, fingerprints());
     all.sort_unstable();
     all.dedup();
-    assert_eq!(all.len(), layouts.len());
+    assert_eq!(all.len(), 3 * layouts.len());
 }
 
 fn part(offset: usize, bytes: usize, kind: KeyKind) -> PartFields {
