@@ -253,7 +253,8 @@ struct tree {
   ftsort_tree_op operation = FTSORT_TREE_CONCATENATE;
   std::int32_t key = 0;
   bool ordered = false;
-  bool reroute = false;
+  /** The way around a faulty link. */
+  ftsort_tree_remedy reroute = FTSORT_TREE_DELEGATE;
   std::uint32_t detect_ms = 0;
   /** Pairs of ranks that must not send to each other on the way along the tree. */
   std::vector<std::array<std::int32_t, 2>> links;
@@ -280,7 +281,7 @@ struct tree {
     made.operation = merge ? FTSORT_TREE_CALL : operation;
     made.key = key;
     made.ordered = ordered ? 1 : 0;
-    made.reroute = reroute ? 1 : 0;
+    made.reroute = reroute;
     made.detect_ms = detect_ms;
     made.link_count = links.size();
     made.links = links.empty() ? nullptr : links.front().data();

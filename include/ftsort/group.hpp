@@ -48,7 +48,8 @@ MPI_Datatype mpi_type()
 template <class Policy>
 class monitor;
 
-/** A group of ranks. Moved, not copied. The destructor is ftsort_free; after failures use `leave`.
+/** A group of ranks. Moved, not copied. The destructor is ftsort_free, except for a group of `of`; after failures use
+ * `leave`.
  *
  * `Key` arguments describe an order: nothing for numbers, a comparator, a pointer to a member, a projection, a
  * comparator and one of the two, or an `order`. `Range` is a contiguous range of a trivially copyable type. */
@@ -86,13 +87,14 @@ class basic_group {
     return detail::finish<Policy>(nullptr, status, [&] { return std::move(group); });
   }
 
-  /** Returns the group that ftsort_sort uses on `comm`, which owns it (ftsort_group_of). [C] */
+  /** Returns the group that ftsort_sort uses on `comm`, which owns it (ftsort_group_of). The object must not be used
+   * after `comm` is freed or MPI is finalised, but it may be destroyed later. [C] */
   static returned<basic_group> of(MPI_Comm comm)
   {
     basic_group group{empty{}};
     handle *native = nullptr;
     const ftsort_status status = ftsort_group_of(comm, &native);
-    group.native_.reset(native);
+    group.native_ = {native, release{false}};
     return detail::finish<Policy>(nullptr, status, [&] { return std::move(group); });
   }
 
@@ -453,7 +455,14 @@ class basic_group {
 
   /** Ends the process in place of the destructor, MPI_Finalize and exit; returns only after an error
    * (ftsort_leave). [C] */
-  returned<void> leave(int exit_code = 0) const { return finish(ftsort_leave(get(), exit_code)); }
+  returned<void> leave(int exit_code = 0) const
+  {
+    /* The call releases the group, and exit then destroys this object if it is a static one. */
+    const bool owns = std::exchange(native_.get_deleter().owns, false);
+    const ftsort_status status = ftsort_leave(get(), exit_code);
+    native_.get_deleter().owns = owns;
+    return finish(status);
+  }
 
   /** Returns the group of C, which belongs to this object. */
   handle *native() const { return get(); }
@@ -530,9 +539,13 @@ class basic_group {
   std::unique_ptr<config> options_;
   mutable std::shared_ptr<const void> monitor_options_; /* Of the last monitor, whose thread calls its test procedure. */
   struct release {
-    void operator()(handle *native) const { ftsort_free(native); }
+    bool owns = true; /* False: the communicator owns the group, or ftsort_leave releases it. */
+    void operator()(handle *native) const
+    {
+      if (owns) ftsort_free(native);
+    }
   };
-  std::unique_ptr<handle, release> native_;
+  mutable std::unique_ptr<handle, release> native_; /* Constant but for `leave`. */
 };
 
 /** A group that throws `error`. */

@@ -54,7 +54,8 @@ class monitor {
   returned<void> stop()
   {
     const ftsort_status status = ftsort_monitor_stop(group_->native());
-    if (status == FTSORT_OK) native_ = nullptr;
+    /* After this error nothing has changed, after any other one the monitor has been released. */
+    if (status != FTSORT_ERR_STATE) native_ = nullptr;
     return group_->finish(status);
   }
 

@@ -3,7 +3,9 @@
  *   objects      (under mpirun, 2 to 4 ranks)
  *
  * It also compiles as C++20 and, without the part for exceptions, with -fno-exceptions. */
+#include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <functional>
 #include <numeric>
 #include <stdexcept>
@@ -28,6 +30,21 @@ using group = ftsort::nothrow_group;
 
 static int ranks;
 static std::vector<star> mine, all;
+
+/* The number of groups that objects have released, and whether no object may release one any more. */
+static int releases;
+static bool is_left;
+
+/* Takes the place of the function of the library for the objects of this program, and calls it. */
+extern "C" void ftsort_free(ftsort_handle *native)
+{
+  if (is_left) {
+    std::fputs("objects: an object releases a group that leave has released\n", stderr);
+    std::_Exit(1);
+  }
+  releases++;
+  reinterpret_cast<void (*)(ftsort_handle *)>(dlsym(RTLD_NEXT, "ftsort_free"))(native);
+}
 
 template <class Less>
 static std::vector<star> sorted_stars(Less less)
@@ -263,6 +280,13 @@ static void trees(const group &g)
   EXPECT(share.first == 1000 * static_cast<std::uint64_t>(g.rank()) / ranks);
   EXPECT(share.first + share.second == 1000 * static_cast<std::uint64_t>(g.rank() + 1) / ranks);
 
+  for (const ftsort_tree_remedy remedy : {FTSORT_TREE_DELEGATE, FTSORT_TREE_REROUTE, FTSORT_TREE_PARTITION}) {
+    options.reroute = remedy;
+    EXPECT(options.native().reroute == remedy);
+    for (const auto &block : value(g.merge(options, numbers)))
+      EXPECT(ftsort::elements<std::int64_t>(block)[0] == ranks);
+  }
+
   options.merge = [](ftsort::bytes low, ftsort::bytes high, ftsort::buffer &merged) {
     merged.append(low);
     merged.append(high);
@@ -352,6 +376,36 @@ static void handlers()
   }
 }
 
+/* An object releases its group once, but not a group that belongs to a communicator. */
+static void owners()
+{
+  const int before = releases;
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  {
+    group borrowed = value(group::of(copy));
+    EXPECT(borrowed.ranks() == ranks);
+    MPI_Comm_free(&copy); /* Releases the group. */
+    group own = value(group::make(MPI_COMM_WORLD));
+    own = std::move(borrowed);
+    EXPECT(releases == before + 1);
+  }
+  EXPECT(releases == before + 1);
+  {
+    int refusals = 0;
+    const group *leaving = nullptr;
+    ftsort::config config;
+    config.event_handler = [&](const ftsort_event &) {
+      refusals += leaving->leave().error().status() == FTSORT_ERR_STATE;
+    };
+    const group own = value(group::make(MPI_COMM_WORLD, std::move(config)));
+    leaving = &own;
+    value(own.sort(mine, &star::number));
+    EXPECT(refusals > 0);
+  }
+  EXPECT(releases == before + 2);
+}
+
 #ifdef __cpp_exceptions
 static void exceptions()
 {
@@ -420,7 +474,7 @@ int main(int argc, char **argv)
   EXPECT(!ftsort::prepare() && ftsort::version().major == 0 && *ftsort::build_info() != '\0');
   auto made = group::make(MPI_COMM_WORLD);
   EXPECT(made.has_value());
-  const group g = std::move(*made);
+  static const group g = std::move(*made); /* leave ends the program by exit, which destroys static objects. */
   ranks = g.ranks();
   mine = stars_of(g.rank(), COUNT);
   all = all_stars(ranks, COUNT);
@@ -434,9 +488,11 @@ int main(int argc, char **argv)
   trees(g);
   failures_and_states(g);
   handlers();
+  owners();
 #ifdef __cpp_exceptions
   exceptions();
 #endif
   if (g.rank() == 0) std::puts("objects: fine");
+  is_left = true;
   value(g.leave());
 }

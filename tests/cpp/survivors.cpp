@@ -12,8 +12,25 @@
 /* More than an input that is sorted without rounds. */
 constexpr int COUNT = 40000;
 
+template <class Call>
+static ftsort_status status_of(Call call)
+{
+  try {
+    call();
+  } catch (const ftsort::error &error) {
+    return error.status();
+  }
+  return FTSORT_OK;
+}
+
 static void recover(const ftsort::group &g, const std::vector<star> &mine, const std::vector<star> &all)
 {
+  ftsort::config strict;
+  strict.min_survivors = static_cast<std::uint32_t>(g.ranks());
+  const ftsort::group whole{MPI_COMM_WORLD, std::move(strict)};
+  ftsort::monitor_options options;
+  options.mode = FTSORT_MONITOR_FOREGROUND;
+  auto monitor = ftsort::start_monitor(whole, options);
   const auto sorted = g.sort(mine, &star::number);
   if (g.rank() == 1) kill(getpid(), SIGKILL);
   while (g.fault_check() == 0) continue;
@@ -22,6 +39,10 @@ static void recover(const ftsort::group &g, const std::vector<star> &mine, const
   for (const auto &block : sorted) here += block.size();
   MPI_Allreduce(&here, &everywhere, 1, MPI_UINT64_T, MPI_SUM, g.comm());
   EXPECT(everywhere == all.size() && is_part_of(sorted, all, same_star));
+
+  /* A stop that fails for another reason than the state of the group has released the monitor. */
+  EXPECT(status_of([&] { monitor.stop(); }) == FTSORT_ERR_EXCLUDED);
+  EXPECT(status_of([&] { monitor.look(0); }) == FTSORT_ERR_ARGUMENT);
 }
 
 /* Before its input has left it, rank 1 fails in the sort of a communicator, which has the same error. */

@@ -113,6 +113,7 @@ def test_sorts_csv_and_parquet_and_converts(folder):
     good("sort", "out.parquet", "-o", "back.npy", "--key", "id", "-n", RANKS)
     assert np.array_equal(np.load("back.npy")["name"], rows["name"])
     assert "in order and holds" in good("verify", "out.parquet", "in.csv", "--key", "magnitude")
+    bad(2, "--delimiter ';;': a delimiter is one", "sort", "out.parquet", "-o", "other.csv", "--delimiter", ";;")
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

@@ -140,6 +140,71 @@ def test_types_of_csv_columns_hold_all_values(tmp_path):
     assert files.describe(chosen.dtype).startswith("n:S4, x:f4") and whole(chosen)[-1]["text"] == "ü"
 
 
+def test_large_integers_of_csv_columns_are_exact_or_refused(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "a.csv"
+    # Most ranges of the file have no large number, and their integers are exact as int64.
+    numbers = [2**53 + 1, *range(4000), 2**64 - 1]
+    path.write_text("n,x,f\n" + "".join(f"{number},{number},1e300\n" for number in numbers) + "7,2.5,1e300\n")
+    source = planned(files.open_source(str(path)))
+    assert files.describe(source.dtype) == "n:u8, x:f8, f:f8"
+    assert whole(source)["n"].tolist() == [*numbers, 7]
+    for last, text in (("-1", "neither i8 nor u8"), ("18446744073709551616", "neither i8 nor u8"),
+                       ("", "beyond 2.53 and missing values")):
+        path.write_text(f"n,x\n18446744073709551615,1\n{last},1\n")
+        with pytest.raises(files.FileError, match=f"the column n has integers.*{text}.*--dtype n:S"):
+            files.open_source(str(path))
+        texts = whole(files.open_source(str(path), dtype="n:S"))["n"].tolist()
+        assert texts == [b"18446744073709551615", last.encode()]
+        assert whole(files.open_source(str(path), dtype="n:f8"))["n"][0] == 2.0**64
+
+
+@pytest.mark.parametrize("kind", ["i8", "u2", "?", "b1"])
+def test_a_chosen_type_without_missing_values_refuses_them(tmp_path, kind):
+    pytest.importorskip("pyarrow")
+    values = ["true", "false"] if kind in ("?", "b1") else ["9007199254740993" if kind == "i8" else "3", "2"]
+    path = tmp_path / "a.csv"
+    path.write_text("n,x\n" + "".join(f"{value},1\n" for value in values))
+    rows = whole(files.open_source(str(path), dtype=f"n:{kind}"))
+    assert rows.dtype["n"] == kind and [str(value).lower() for value in rows["n"].tolist()] == values
+    path.write_text("n,x\n" + "".join(f"{value},1\n" for value in [*values, ""]))
+    with pytest.raises(files.UsageError, match="--dtype n:.*the column n of .*missing values.*--dtype n:S"):
+        files.open_source(str(path), dtype=f"n:{kind}")
+    for other, last in (("f8", "nan"), ("M8[s]", "NaT")):
+        if kind == "u2":
+            path.write_text("n,x\n2001-01-01,1\n,1\n" if other == "M8[s]" else "n,x\n3,1\n,1\n")
+            assert str(whole(files.open_source(str(path), dtype=f"n:{other}"))["n"][-1]) == last
+
+
+def test_texts_longer_than_their_chosen_type_are_refused(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "a.csv"
+    path.write_text("s,x\näbcde,1\nab,2\n", encoding="utf-8")
+    assert whole(files.open_source(str(path), dtype="s:U5"))["s"].tolist() == ["äbcde", "ab"]
+    assert whole(files.open_source(str(path), dtype="s:S6"))["s"].tolist() == ["äbcde".encode(), b"ab"]
+    for kind in ("U4", "S5"):
+        with pytest.raises(files.FileError, match="the column s has a text longer than"):
+            whole(files.open_source(str(path), dtype=f"s:{kind}"))
+
+
+@pytest.mark.parametrize("content, options, error, text", [
+    ("a,b\n1,2\n", dict(delimiter=";;"), files.UsageError, "--delimiter ';;'"),
+    ("a,b\n1,2\n", dict(delimiter=""), files.UsageError, "--delimiter ''"),
+    ("a,b\n1,2\n", dict(delimiter="ä"), files.UsageError, "--delimiter 'ä'"),
+    ("a,b\n1,2\n", dict(delimiter="\n"), files.UsageError, "--delimiter"),
+    ("a,b\n1,2\n", dict(dtype="a:f2"), files.UsageError, "--dtype a:f2: a CSV column cannot have this type"),
+    ("a,b\n1,2\n", dict(dtype="a:V3"), files.UsageError, "--dtype a:V3: a CSV column cannot have this type"),
+    ("a,b\n1,2\n", dict(dtype="a:i8,b:(2"), files.UsageError, "--dtype b:.2: .2 is not a NumPy type"),
+    ("a,b\r1,2\r", {}, files.FileError, "a.csv: the first line has a CR before its end"),
+    ("a" * 200_000 + ",b\n1,2\n", {}, files.FileError, "a.csv: the first line .* cannot be read: field larger"),
+])
+def test_csv_files_and_options_that_cannot_be_used(tmp_path, content, options, error, text):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.csv").write_bytes(content.encode())
+    with pytest.raises(error, match=text):
+        files.open_source(str(tmp_path / "a.csv"), **options)
+
+
 def test_tables_are_written_as_they_were_read(tmp_path):
     pytest.importorskip("pyarrow")
     from ftsort.cli import tables
@@ -170,6 +235,8 @@ def test_parquet_is_read_by_row_groups_and_names_unsupported_columns(tmp_path):
     assert len(source.pieces) == 10
     assert np.array_equal(whole(source, 4)["name"], rows["name"])
     for column, text in ((pa.array([[1], [2]]), "list"), (pa.array([1, None]), "missing values"),
+                         (pa.array([1, None], pa.timestamp("ms")), "missing values.*fill them$"),
+                         (pa.array([None, 1], pa.date32()), "missing values.*fill them$"),
                          (pa.array(["a", None]), "missing values"), (pa.array(["a\0", "b"]), "zero bytes")):
         parquet.write_table(pa.table({"bad": column}), tmp_path / "bad.parquet")
         with pytest.raises(files.FileError, match=f"column bad.*{text}"):

@@ -68,15 +68,16 @@ def test_the_hello_of_the_readme_survives_a_kill():
 
 
 @pytest.mark.parametrize("case", ["memory", "none", "reload", "reload_many", "reload_values", "refused", "compared",
-                                  "spare", "selected", *(f"queries {number}" for number in range(5))])
+                                  "uncounted", "spare", "selected", *(f"queries {number}" for number in range(5))])
 def test_injected_failures(tmp_path, case):
     text, _ = jobs.run(4, "programs/injected.py", tmp_path, *case.split(), limit=60)
     if "install a newer library" in text:
         pytest.skip("the library has no queries")
     marks = {path.name for path in tmp_path.iterdir()}
-    assert {"ok-0", "ok-2", "ok-3"} <= marks and "ok-1" not in marks, text
+    survivors = {"ok-0", "ok-3"} if case == "uncounted" else {"ok-0", "ok-2", "ok-3"}
+    assert {mark for mark in marks if mark.startswith("ok-")} == survivors, text
     if case == "reload":
-        assert [1] in [json.loads(path.read_text()) for path in tmp_path.glob("asked-*")]
+        assert [1, "busy"] in [json.loads(path.read_text()) for path in tmp_path.glob("asked-*")]
     if case == "refused":
         assert [path.read_text() for path in tmp_path.glob("cause-*")] == ["the file is gone"]
 

@@ -6,12 +6,12 @@ import contextlib
 import ctypes
 import os
 from ctypes import byref
-from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
 from ftsort import _native
-from ftsort._config import Callbacks
+from ftsort._calls import Calls
 from ftsort._errors import ArgumentError
 from ftsort._layout import Compare, Descending, Key, Layout, listed
 
@@ -31,19 +31,8 @@ class ExternalStats(NamedTuple):
     bytes_written: int    #: Bytes that this rank wrote to runs and to the output.
 
 
-class ExternalSorts:
+class ExternalSorts(Calls):
     """The method of `Group` that sorts files. See `Group` for the conventions."""
-
-    if TYPE_CHECKING:
-        _library: _native.Library
-        _callbacks: Callbacks
-
-        def _pointer(self) -> int: ...
-
-        def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Any] = (),
-                  keep: Any = None, discard: Callable[[], Any] = lambda: None) -> None: ...
-
-        def _refusing(self, call: Callable[[], Any]) -> "contextlib.AbstractContextManager[None]": ...
 
     def external_sort(self, sources: Union[Path, Sequence[Path]], output: Path, dtype: Any, key: Key = None,
                       descending: Descending = False, *, compare: Optional[Compare] = None,

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import itertools
 import logging
 import operator
 import sys
 import weakref
-from ctypes import byref, c_int32, c_size_t, c_uint32, c_void_p
-from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, Sequence, Tuple, Union
+from ctypes import byref, c_size_t, c_uint32, c_void_p
+from typing import Any, Callable, Iterable, List, NoReturn, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from ftsort import _native
+from ftsort._calls import Calls
 from ftsort._config import Callbacks, Event, Stats, algorithm_numbers, make_config
-from ftsort._errors import ArgumentError, CallbackError, Corruption, DataLost, Error, MpiError, StateError, \
-    error_of, integer
+from ftsort._errors import ArgumentError, StateError, error_of, integer
 from ftsort._external import ExternalSorts
 from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout, as_array, listed
 from ftsort._queries import Queries
 from ftsort._result import Column, NotCopied, ProtectedInput, Result
-
-#: Arrays that MPI may still read after an MpiError; they must not change before the process ends.
-_pinned: List[Any] = []
 
 
 def _free_group(library: _native.Library, pointer: int, _callbacks: Callbacks) -> None:
@@ -134,8 +129,8 @@ class Group(NotCopied, Queries, ExternalSorts):
         comm = MPI.COMM_WORLD if comm is None else comm
         if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
             raise ArgumentError(f"comm is {comm!r}, expected an mpi4py.MPI.Intracomm that is not COMM_NULL")
-        self._library = _native.library()
-        self._callbacks = Callbacks(self._library, on_event, reload)
+        library = _native.library()
+        Calls.__init__(self, library, Callbacks(library, on_event, reload))
         # A group of one rank needs no ULFM: no other rank can fail.
         accepted = comm.Get_size() == 1 if accept_no_ulfm is None else bool(accept_no_ulfm)
         handle, pointer = self._library.comm_type(comm.handle), c_void_p()
@@ -148,8 +143,8 @@ class Group(NotCopied, Queries, ExternalSorts):
             raise
         status = self._library.init(handle, byref(config), byref(pointer))
         if status != 0:
-            raise error_of(status, self._library.last_error(None).decode(errors="replace"))
-        self._handle: Optional[int] = pointer.value
+            raise error_of(status, self._last_error(None))
+        self._handle = pointer.value
         assert pointer.value is not None
         self._close = weakref.finalize(self, _free_group, self._library, pointer.value, self._callbacks)
         self._has_files = store == "directory"
@@ -157,95 +152,6 @@ class Group(NotCopied, Queries, ExternalSorts):
         self._owned: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._rank: int = self._library.rank(pointer)
         self._size: int = self._library.ranks(pointer)
-
-    # ---- Calls ----
-
-    def _pointer(self) -> int:
-        if self._handle is None:
-            raise StateError("the group is closed")
-        return self._handle
-
-    def _idle_pointer(self) -> int:
-        """Returns the pointer for a local question, whose answer would be wrong while a call uses the group."""
-        pointer = self._pointer()
-        raw = _native.Stats(struct_size=ctypes.sizeof(_native.Stats))
-        if self._library.get_stats(pointer, byref(raw)) == StateError.status:
-            raise StateError("the group is busy with another call, or MPI is finalised")
-        return pointer
-
-    def _check_local(self, status: int) -> None:
-        if status != 0:
-            raise error_of(status, self._library.status_text(status).decode(errors="replace"))
-
-    @contextlib.contextmanager
-    def _refusing(self, call: Callable[[], Any]) -> Iterator[None]:
-        """Makes `call`, a call with an invalid argument, if the preparation of a collective call fails.
-
-        The other ranks are in the call already, and would wait for this one. So they get `PeerArgumentError`.
-        """
-        self._pointer()
-        try:
-            yield
-        except Exception:
-            call()
-            raise
-
-    def _status(self, function: Callable[..., int], *arguments: Any) -> int:
-        """Returns the status of a collective call.
-
-        The exception of a signal that arrived during the call is raised right after it. It is kept for the end of
-        `_call`, because the other ranks know the status and act on it.
-        """
-        status: List[int] = []
-        try:
-            with self._callbacks.running():
-                # One step of the interpreter makes the call and stores its status.
-                status.extend(itertools.starmap(function, [arguments]))
-        except BaseException as error:
-            if not status:
-                raise
-            self._callbacks.fail(error)
-        return status[0]
-
-    def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Encoder] = (),
-              keep: Any = None, discard: Callable[[], Any] = lambda: None) -> None:
-        """Makes a collective call, and raises the exception of its status.
-
-        The library does not know that a comparator raised an exception, or that a signal handler did so in `reload`,
-        on one rank perhaps. So the ranks agree on it afterwards, and all of them `discard` the outcome and raise
-        CallbackError.
-        """
-        pointer = self._pointer()
-        self._callbacks.layouts = list(layouts)
-        status = self._status(function, pointer, *arguments)
-        text = self._library.last_error(pointer).decode(errors="replace") if status != 0 else ""
-        has_raised = False
-        uses_callbacks = self._callbacks.has_reload or any(layout.has_compare for layout in layouts)
-        # A comparator that changes its mind may also look like corruption.
-        if layouts and uses_callbacks and status in (0, Corruption.status):
-            agreed = c_uint32(not self._callbacks.has_error())
-            agreement = self._status(self._library.agree, pointer, byref(agreed), None)
-            if agreement != 0:
-                status, text = agreement, self._library.last_error(pointer).decode(errors="replace")
-            has_raised = agreement == 0 and not agreed.value
-        raised: Optional[Error] = None
-        if has_raised:
-            if status == 0:
-                discard()
-            raised = CallbackError("compare or reload raised an exception on some rank")
-        elif status != 0:
-            if layouts and "record is not the same" in text:
-                text += f": here the elements have the type {layouts[0].dtype}; an empty list has float64"
-            raised = error_of(status, text or self._library.status_text(status).decode(errors="replace"))
-        error = self._callbacks.take_error()
-        if isinstance(raised, MpiError):
-            _pinned.append(keep)
-        if isinstance(raised, DataLost):
-            raised.ranks = tuple(self.lost_ranks)
-        if error is not None and (raised is None or not isinstance(error, Exception)):
-            raise error from raised
-        if raised is not None:
-            raise raised from error
 
     def _result_call(self, function: Callable[..., int], *arguments: Any, columns: Sequence[Column],
                      layouts: Sequence[Encoder], keep: Any) -> Result:
@@ -357,8 +263,13 @@ class Group(NotCopied, Queries, ExternalSorts):
                 _native.Array(ctypes.pointer(one.layout.record), one.pointer, one.count) for one in given))
         pointers = (c_void_p * len(given))()
         layouts = [one.layout for one in given]
-        self._call(function, passed, len(given), pointers, layouts=layouts, keep=given,
-                   discard=lambda: [self._library.result_free(pointer) for pointer in pointers])
+        try:
+            self._call(function, passed, len(given), pointers, layouts=layouts, keep=given)
+        except BaseException:
+            # Also after a call that succeeded: a callback or a signal handler has raised an exception.
+            for pointer in pointers:
+                self._library.result_free(pointer)
+            raise
         return [Result(self, pointer, [_records(layout)], layouts) for pointer, layout in zip(pointers, layouts)]
 
     def protect(self, array: Any, key: Key = None, descending: Descending = False, *, stable: bool = False,
@@ -413,6 +324,8 @@ class Group(NotCopied, Queries, ExternalSorts):
                 chosen = Layout(self._library, layout.dtype, key, descending or False, stable, compare,
                                 self._callbacks.fail)
                 layout = layout.with_order_of(chosen)
+            elif stable:
+                layout = layout.stable()
         return self._result_call(function, handle, byref(layout.record), keep=protected, layouts=[layout],
                                  columns=[_records(layout)])
 
@@ -431,10 +344,10 @@ class Group(NotCopied, Queries, ExternalSorts):
         Returns
         -------
         int
-            The number of ranks that this call found failed.
+            The number of ranks that this call found failed, plus the failures in the notes of `agree`.
         """
         found = c_size_t()
-        self._call(self._library.fault_check, byref(found))
+        self._call(self._library.fault_check, byref(found), new_failures=found)
         return found.value
 
     def agree(self, flags: int = 1) -> Tuple[int, int]:
@@ -451,20 +364,30 @@ class Group(NotCopied, Queries, ExternalSorts):
         flags : int
             The agreed number, the same on all survivors.
         new_failures : int
-            The number of ranks that this call found failed.
+            The number of ranks that this call found failed, plus the failures in the notes; the same on all survivors.
+
+        Notes
+        -----
+        A call with `compare`, or of a group with `reload`, ends with an agreement on whether a callback raised an
+        exception. The call does not recover the data of ranks that this agreement finds failed, so the next `agree` or
+        `fault_check` that returns adds their number.
 
         Examples
         --------
         >>> group.agree(0b101)
         (5, 0)
         """
-        with self._refusing(lambda: self._library.agree(self._pointer(), None, None)):
+        def refuse() -> None:
+            if self._library.agree(self._pointer(), None, None) == ArgumentError.status:
+                self._uncounted = 0  # The other ranks have counted these failures.
+
+        with self._refusing(refuse):
             if isinstance(flags, bool):
                 flags = int(flags)
             if not isinstance(flags, (int, np.integer)) or not 0 <= flags < 2**32:
                 raise ArgumentError(f"flags is {flags!r}, expected an integer of 32 bits")
         agreed, found = c_uint32(int(flags)), c_size_t()
-        self._call(self._library.agree, byref(agreed), byref(found))
+        self._call(self._library.agree, byref(agreed), byref(found), new_failures=found)
         return agreed.value, found.value
 
     def survivors(self) -> Any:
@@ -511,9 +434,7 @@ class Group(NotCopied, Queries, ExternalSorts):
     @property
     def lost_ranks(self) -> List[int]:
         """The ranks of the data that the last call could not recover, ascending. [local]"""
-        ranks = (c_int32 * self._size)()
-        count = self._library.lost_ranks(self._idle_pointer(), ranks, self._size)
-        return list(ranks[:count])
+        return self._lost_ranks()
 
     def executor(self, node: int) -> int:
         """Returns the rank that executes `node`; -1 for a node that does not exist. [local]"""
@@ -559,7 +480,7 @@ class Group(NotCopied, Queries, ExternalSorts):
             for owned in list(self._owned):
                 owned.release()
         status = self._library.leave(pointer, exit_code)
-        raise error_of(status, self._library.last_error(pointer).decode(errors="replace"))
+        raise error_of(status, self._last_error(pointer))
 
     def __enter__(self) -> "Group":
         return self

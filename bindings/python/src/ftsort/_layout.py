@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import hashlib
 from typing import Any, Callable, List, NamedTuple, Optional, Protocol, Sequence, Union
 
 import numpy as np
@@ -63,6 +64,30 @@ def half_to_key(bits: np.ndarray) -> np.ndarray:
 def key_to_half(keys: np.ndarray) -> np.ndarray:
     """Reverses `half_to_key`."""
     return np.where(keys & 0x8000, keys ^ 0x8000, keys ^ 0xFFFF).astype(np.uint16)
+
+
+def _mapped(array: np.ndarray, offsets: Sequence[int], mapping: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Returns a copy of elements in which the float16 numbers at these offsets are mapped."""
+    raw = contiguous(array).view(np.uint8).reshape(len(array), array.dtype.itemsize).copy()
+    for offset in offsets:
+        bits = np.ascontiguousarray(raw[:, offset:offset + 2]).view(np.uint16)
+        raw[:, offset:offset + 2] = mapping(bits).view(np.uint8)
+    return raw.reshape(-1).view(array.dtype)
+
+
+def _description(dtype: np.dtype) -> Any:
+    """Describes a type by all that its elements mean, in the same way in every process."""
+    if dtype.subdtype is not None:
+        return _description(dtype.base), dtype.shape
+    if dtype.fields is None:
+        return dtype.str
+    return [(name, dtype.fields[name][1], _description(dtype.fields[name][0])) for name in dtype.names or ()]
+
+
+def type_id(*types: np.dtype) -> int:
+    """Returns a hash of types, which is not 0: ranks that pass others get an error."""
+    descriptions = repr([_description(dtype) for dtype in types]).encode()
+    return int.from_bytes(hashlib.blake2b(descriptions, digest_size=8).digest(), "little") or 1
 
 
 def check_type(dtype: np.dtype, name: str) -> None:
@@ -142,9 +167,12 @@ class Layout:
         check_type(dtype, "the array")
         self.dtype = dtype
         self.record = _native.Record(struct_size=ctypes.sizeof(_native.Record), record_bytes=dtype.itemsize,
-                                     stable=int(stable))
+                                     stable=int(stable), type_id=type_id(dtype))
+        #: The offsets of the float16 keys, which `encode` maps.
         self._halves: List[int] = []
         self.has_compare = compare is not None
+        self._compare = None if compare is None else (compare, failed)
+        self._origin: Optional[Layout] = None
         if compare is not None:
             if key is not None or not isinstance(descending, (bool, np.bool_)):
                 raise ArgumentError("compare decides the order alone: pass no key, and one bool for descending")
@@ -154,7 +182,8 @@ class Layout:
             self.record.compare = self._comparator(compare, failed)
             return
         parts = _parts(dtype, key, descending)
-        self._halves = [part.offset for part in parts if part.is_half]
+        # A field can be named twice, but is mapped once.
+        self._halves = sorted({part.offset for part in parts if part.is_half})
         if len(parts) == 1:
             part = parts[0]
             self.record.key, self.record.key_offset, self.record.key_bytes = part.key, part.offset, part.bytes
@@ -175,13 +204,26 @@ class Layout:
             raise ArgumentError("a float16 field can be a key only if it was a key when the records were protected")
         combined = copy.copy(other)
         combined._halves = self._halves
+        if other._compare is not None:
+            # Its function receives encoded elements too.
+            combined.record = _native.Record.from_buffer_copy(other.record)
+            combined.record.compare = combined._comparator(*other._compare)
         return combined
 
+    def stable(self) -> "Layout":
+        """Returns this layout with the demand that elements with equal keys keep their order."""
+        stable = copy.copy(self)
+        stable.record = _native.Record.from_buffer_copy(self.record)
+        stable.record.stable = 1
+        stable._origin = self  # A copy of a record does not keep its comparator.
+        return stable
+
     def _comparator(self, compare: Compare, failed: Callable[[BaseException], None]) -> Any:
-        size, dtype = self.dtype.itemsize, self.dtype
+        size, dtype, halves = self.dtype.itemsize, self.dtype, self._halves
 
         def element(address: int) -> Any:
-            return np.frombuffer(ctypes.string_at(address, size), dtype=dtype)[0]
+            array = np.frombuffer(ctypes.string_at(address, size), dtype=dtype)
+            return (_mapped(array, halves, key_to_half) if halves else array)[0]
 
         def call(_user: Any, left: int, right: int) -> int:
             try:
@@ -193,14 +235,6 @@ class Layout:
 
         return _native.COMPARE_FN(call)
 
-    def _mapped(self, array: np.ndarray, mapping: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """Returns a copy of contiguous elements in which the float16 keys are mapped."""
-        raw = contiguous(array).view(np.uint8).reshape(len(array), self.dtype.itemsize).copy()
-        for offset in self._halves:
-            bits = np.ascontiguousarray(raw[:, offset:offset + 2]).view(np.uint16)
-            raw[:, offset:offset + 2] = mapping(bits).view(np.uint8)
-        return raw.reshape(-1).view(self.dtype)
-
     def encode(self, array: Any) -> np.ndarray:
         """Returns the elements in the form that the library sorts: contiguous, and copied only if necessary."""
         array = as_array(array)
@@ -208,13 +242,13 @@ class Layout:
             raise ArgumentError(f"the array has {array.ndim} dimensions: pass one with 1")
         if array.dtype != self.dtype:
             raise ArgumentError(f"the array has the type {array.dtype}, expected {self.dtype}")
-        return self._mapped(array, half_to_key) if self._halves else contiguous(array)
+        return _mapped(array, self._halves, half_to_key) if self._halves else contiguous(array)
 
     def decode(self, array: np.ndarray) -> np.ndarray:
         """Returns elements in the form of the caller: the array itself unless a key is a float16."""
         if not self._halves:
             return array
-        decoded = self._mapped(array, key_to_half)
+        decoded = _mapped(array, self._halves, key_to_half)
         decoded.flags.writeable = False
         return decoded
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from ctypes import byref, c_double, c_size_t, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, Tuple, Union
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, Tuple, Union
 import numpy as np
 
 from ftsort import _native
+from ftsort._calls import Calls
 from ftsort._errors import ArgumentError
-from ftsort._layout import Descending, Input, Key, Rows, as_array, key_kind
+from ftsort._layout import Descending, Input, Key, Rows, as_array, key_kind, type_id
 from ftsort._result import Column, Result
 
 #: ("sum", "field"), or "count".
@@ -22,23 +22,15 @@ _AGGREGATIONS = {"count": _COUNT, "sum": _SUM, "min": _MIN, "max": _MAX}
 _POSITION = np.dtype(np.uint64)
 
 
-class Queries:
+class Queries(Calls):
     """The methods of `Group` that need more than a sort. See `Group` for the conventions."""
 
     if TYPE_CHECKING:
-        _library: _native.Library
-
-        def _pointer(self) -> int: ...
-
-        def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Any] = (),
-                  keep: Any = None) -> None: ...
-
         def _result_call(self, function: Callable[..., int], *arguments: Any, columns: Sequence[Column],
                          layouts: Sequence[Any], keep: Any) -> Result: ...
 
-        def _refusing(self, call: Callable[[], Any]) -> "contextlib.AbstractContextManager[None]": ...
-
-        def _input(self, array: Any, key: Key = None, descending: Descending = False) -> Input: ...
+        def _input(self, array: Any, key: Key = None, descending: Descending = False,
+                   stable: bool = False) -> Input: ...
 
     def sort_by_key(self, keys: Any, values: Any, descending: Descending = False, *, key: Key = None) -> Result:
         """Sorts keys and moves the value beside each key along. [collective]
@@ -55,7 +47,8 @@ class Queries:
         Returns
         -------
         Result
-            With the columns "keys" and "values". Equal keys keep the order of ranks and positions.
+            With the columns "keys" and "values". Equal keys keep the order of ranks and positions, so the algorithm
+            'bitonic_merge', which does not keep it, is refused.
 
         Examples
         --------
@@ -65,8 +58,9 @@ class Queries:
         """
         function, refused = self._library.sort_by_key, c_void_p()
         with self._refusing(lambda: function(self._pointer(), None, None, None, 1, 0, byref(refused))):
-            given = self._input(keys, key, descending)
+            given = self._input(keys, key, descending, stable=True)
             rows = Rows(as_array(values, "values"))
+            given.layout.record.type_id = type_id(given.layout.dtype, rows.dtype)
             moved = rows.encode(values)
             if len(moved) != given.count:
                 raise ArgumentError(f"values has {len(moved)} elements, but there are {given.count} keys")

@@ -2,6 +2,7 @@
 
 import ftsort  # before mpi4py.MPI
 
+import json
 import logging
 import os
 import pathlib
@@ -73,13 +74,23 @@ def none():
 def reload():
     asked = []
 
+    def call_again():
+        try:
+            group.sort([1.0])
+        except ftsort.StateError:
+            asked.append("busy")
+
     def again(rank):
         asked.append(rank)
+        # The call of another thread is refused, and must not change the types of the call that runs.
+        thread = threading.Thread(target=call_again)
+        thread.start()
+        thread.join()
         return part(rank)
 
     group = ftsort.Group(store="reload", reload=again, faults="1@1")
     check(group.sort(part(RANK), key="half"))
-    (FOLDER / f"asked-{RANK}").write_text(str(asked))
+    (FOLDER / f"asked-{RANK}").write_text(json.dumps(asked))
     return group
 
 
@@ -162,6 +173,45 @@ def compared():
     result = group.sort(part(RANK)[:300], compare=lambda a, b: float(a["half"]) - float(b["half"]))
     halves = np.concatenate([block.array["half"] for block in result]) if len(result) else np.empty(0)
     assert result.total == 300 * SIZE and (np.diff(halves.astype("f4")) >= 0).all()
+    return group
+
+
+def uncounted():
+    """Rank 1 fails between a successful call and the agreement about its comparator. Later calls count that failure."""
+    group = ftsort.Group(timeout=20)
+
+    def ordered():
+        return group.sort(part(RANK)[:300], compare=lambda a, b: float(a["half"]) - float(b["half"]))
+
+    def die(*_arguments):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    # The loop of docs/python.md.
+    result, written, found = ordered(), {}, []
+    if RANK == 1:
+        group._library.agree = die
+    result.recover()
+    while True:
+        for block in result:
+            written.setdefault(block.node, len(block))
+        _, failures = group.agree()
+        found.append(failures)
+        if failures == 0:
+            break
+        result.recover()
+    assert found == [1, 0] and group.failed == [1], found
+    assert group.survivors().allreduce(sum(written.values())) == 300 * SIZE
+
+    if RANK == 2:
+        group._library.agree = die
+    ordered()
+    assert group.failed == [1, 2]
+    # A rank with a wrong argument takes part in the agreement that counts the failure for the others.
+    try:
+        assert group.agree("one" if RANK == 3 else 1) == (0, 1) and RANK == 0
+    except ftsort.ArgumentError:
+        assert RANK == 3
+    assert group.fault_check() == 0
     return group
 
 

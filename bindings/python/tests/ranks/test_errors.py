@@ -5,6 +5,7 @@ import ftsort
 import logging
 import os
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -59,6 +60,21 @@ def test_other_exceptions_let_the_peers_return(group):
     refused(lambda: group.sort_many([[1.0], None if RANK == CULPRIT else [1.0]]), "Python objects")
     refused(lambda: group.sort_many(3 if RANK == CULPRIT else []), "arrays is 3")
     refused(lambda: group.set_algorithm("quick" if RANK == CULPRIT else "auto"), "expected one of")
+
+
+@pytest.mark.parametrize("types", [("M8[s]", "M8[D]"), ("M8[s]", "m8[s]"), ("?", "u1"), ("S4", "V4"),
+                                   ([("a", "i4"), ("b", "i4")], [("a", "i4"), ("b", "f4")])])
+def test_types_of_equal_bytes_are_different(group, types):
+    if SIZE == 1:
+        pytest.skip("one rank has one type")
+    mine = np.zeros(2, types[0] if RANK < CULPRIT else types[1])
+    key = "a" if mine.dtype.names else None
+    for method in (group.sort, group.protect, group.argsort):
+        with pytest.raises(ftsort.ArgumentError, match="type"):
+            method(mine, key=key)
+    with pytest.raises(ftsort.ArgumentError, match="type"):
+        group.sort_by_key([1.0, 2.0], mine)
+    assert group.sort_by_key([1.0], np.zeros(1, types[0])).total == SIZE
 
 
 def test_different_types_are_an_error_on_all_ranks(group):
@@ -199,6 +215,26 @@ def test_interrupts_in_compare(group):
         group.sort(np.arange(50), compare=compare)
 
 
+def test_interrupts_in_a_call_that_succeeds_release_its_results(monkeypatch):
+    def interrupt(_event):
+        if RANK == CULPRIT:
+            raise KeyboardInterrupt
+
+    released = []
+    with ftsort.Group(on_event=interrupt) as group:
+        free = group._library.result_free
+        monkeypatch.setattr(group._library, "result_free", lambda pointer: released.append(pointer) or free(pointer))
+        for call, count in ((lambda: [group.sort(np.arange(50))], 1),
+                            (lambda: group.sort_many([np.arange(50), np.arange(9)]), 2)):
+            released.clear()
+            if RANK == CULPRIT:
+                with pytest.raises(KeyboardInterrupt):
+                    call()
+                assert len([pointer for pointer in released if getattr(pointer, "value", pointer)]) == count
+            else:
+                assert len(call()) == count
+
+
 def test_interrupts_before_compare_begins(group):
     """A signal handler can raise an exception at the entry of a callback, before its first statement."""
     def interrupt(frame, event, _argument):
@@ -245,6 +281,30 @@ def test_local_questions_while_a_call_uses_the_group():
         group.sort(np.arange(50000))
         assert asked and all(text.endswith(", busy)") for text in asked)
         assert group.failed == [] and group.executor(2**40) == -1 and group.is_failed(-2**40)
+
+
+def test_a_call_during_a_call_is_refused_and_changes_nothing():
+    refusals = []
+
+    def call_again():
+        for call in (lambda: group.sort(["a"]), group.agree, lambda: group.sort_many([[1.5], [2]])):
+            with pytest.raises(ftsort.StateError, match="busy"):
+                call()
+            refusals.append(call)
+
+    def compare(one, other):
+        if not refusals:
+            layouts = list(group._callbacks.layouts)
+            thread = threading.Thread(target=call_again)
+            thread.start()
+            thread.join()
+            assert group._callbacks.layouts == layouts
+        return int(one) - int(other)
+
+    with ftsort.Group() as group:
+        assert group.sort(np.arange(50)[::-1], compare=compare).total == 50 * SIZE
+        assert len(refusals) == 3
+        assert group.sort(np.arange(50)).total == 50 * SIZE
 
 
 def test_leave_with_a_wrong_exit_code(group):

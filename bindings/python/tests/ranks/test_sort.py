@@ -61,6 +61,14 @@ def test_half_field(group, align):
     check(group.sort(parts[RANK]["id"]), expected([part["id"] for part in parts]))
 
 
+def test_a_half_field_that_is_named_twice(group):
+    parts = inputs(np.dtype([("half", "f2"), ("id", "i8")]))
+    keys, descending = ["half", "id", "half"], [True, False, False]
+    result = group.sort(parts[RANK], key=keys, descending=descending)
+    check(result, expected(parts, keys, descending))
+    assert result.verify(parts[RANK]) == 0
+
+
 @pytest.mark.parametrize("keys, descending", [
     (["magnitude", "name"], [False, True]), (["flags", "seen"], True), (["name", "magnitude", "id"], False),
     (None, False), (["id"], [True]),
@@ -112,8 +120,12 @@ def test_bitonic_merge():
     whole = np.concatenate([np.arange(SIZE * 50), np.arange(SIZE * 50)[::-1]])
     with ftsort.Group(algorithm="bitonic_merge") as group:
         check(group.sort(whole[RANK * 100:(RANK + 1) * 100]), np.sort(whole))
-        with pytest.raises(ftsort.Error):
-            group.sort(whole[RANK * 100:(RANK + 1) * 100], stable=True)
+        part = whole[RANK * 100:(RANK + 1) * 100]
+        check(group.protect(part).sort(), np.sort(whole))
+        for call in (lambda: group.sort(part, stable=True), lambda: group.protect(part).sort(stable=True),
+                     lambda: group.sort_by_key(part, part)):
+            with pytest.raises(ftsort.ArgumentError, match="order of equal keys"):
+                call()
 
 
 def test_replicas_and_spares():
@@ -160,6 +172,23 @@ def test_protected_input(group):
         protected.sort()
     halves = inputs("f2")
     check(group.protect(halves[RANK]).sort(descending=True), expected(halves, descending=True))
+
+
+def test_a_comparator_receives_protected_halves_as_they_were(group):
+    def compare(one, other):
+        return int(one > other) - int(one < other)
+
+    halves = [np.arange(-20, 20, dtype="f2")[::-1] / 8 + rank for rank in range(SIZE)]
+    with group.protect(halves[RANK]) as protected:
+        for descending in (False, True):
+            result = protected.sort(compare=compare, descending=descending)
+            check(result, expected(halves, descending=descending))
+            assert result.verify(halves[RANK]) == 0
+    table = np.dtype([("id", "i4"), ("half", "f2")])
+    tables = [np.array([(int(8 * half) % 7, half) for half in part], table) for part in halves]
+    with group.protect(tables[RANK], key="half") as protected:
+        result = protected.sort(compare=lambda one, other: compare(one["half"], other["half"]))
+        check(result, expected(tables, ["half"]))
 
 
 def test_set_algorithm(group):

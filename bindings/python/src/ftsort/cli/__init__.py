@@ -258,6 +258,7 @@ def _job(options: argparse.Namespace, display: Any) -> int:
     if name in ("csv", "parquet"):
         from . import tables
         tables.check_columns(dtype, path or "", name)
+        tables.check_delimiter(options.delimiter)
     is_external = external.is_wanted(options, source, name)
     chaos = None
     if options.chaos:

@@ -106,6 +106,7 @@ def open_table(path: str, name: str, dtype: Optional[str], delimiter: Optional[s
     need_pyarrow(name)
     mark = fingerprint(path)
     if name == "csv":
+        check_delimiter(delimiter)
         return _plan_csv(path, mark, _overrides(dtype), delimiter or default_delimiter(path))
     if dtype:
         raise UsageError(f"--dtype {dtype}: {path} is a Parquet file, which has its own types: leave --dtype out")
@@ -117,6 +118,13 @@ def default_delimiter(path: str) -> str:
     return "\t" if path.lower().endswith(".tsv") else ","
 
 
+def check_delimiter(delimiter: Optional[str]) -> None:
+    """Refuses a delimiter that a CSV file cannot have."""
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'):
+        raise UsageError(f"--delimiter {delimiter!r}: a delimiter is one ASCII character, and neither a quote nor a "
+                         "line end: use for example --delimiter ';'")
+
+
 def _overrides(dtype: Optional[str]) -> Dict[str, str]:
     if not dtype:
         return {}
@@ -126,9 +134,12 @@ def _overrides(dtype: Optional[str]) -> Dict[str, str]:
             raise UsageError(f"--dtype {dtype}: a CSV file needs names of columns, for example --dtype id:S,flux:f4")
         if kind not in ("S", "U"):
             try:
-                np.dtype(kind)
-            except TypeError:
+                known = np.dtype(kind)
+            except (TypeError, ValueError, SyntaxError):
                 raise UsageError(f"--dtype {name}:{kind}: {kind} is not a NumPy type") from None
+            if not _is_column(known, "csv"):
+                raise UsageError(f"--dtype {name}:{kind}: a CSV column cannot have this type: use an integer, a float "
+                                 "of 32 or 64 bits, bool, S, U, or a date such as M8[s]")
     return {name: kind for name, _, kind in pairs}
 
 
@@ -136,7 +147,7 @@ def _overrides(dtype: Optional[str]) -> Dict[str, str]:
 
 
 def _read_range(path: str, place: List[int], names: List[str], types: Dict[str, Any], delimiter: str,
-                only: Optional[List[str]] = None) -> Any:
+                only: Optional[List[str]] = None, has_missing_texts: bool = False) -> Any:
     start, stop = place
     with open(path, "rb") as file:
         file.seek(start)
@@ -145,7 +156,8 @@ def _read_range(path: str, place: List[int], names: List[str], types: Dict[str, 
         pa.BufferReader(data),
         read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=max(1 << 20, len(data))),
         parse_options=pa.csv.ParseOptions(delimiter=delimiter),
-        convert_options=pa.csv.ConvertOptions(column_types=types, include_columns=only or []),
+        convert_options=pa.csv.ConvertOptions(column_types=types, include_columns=only or [],
+                                              strings_can_be_null=has_missing_texts),
     )
 
 
@@ -163,7 +175,8 @@ def _ranges(path: str, start: int, size: int) -> List[List[int]]:
 
 
 class _Column:
-    """The findings about one CSV column: the widest type so far, the longest text, and missing values."""
+    """The findings about one CSV column: the widest type so far, the longest text, missing values, and whether a
+    number is beyond 2^53."""
 
     def __init__(self) -> None:
         self.kind, self.width, self.nulls, self.large = "null", 0, False, False
@@ -176,7 +189,7 @@ class _Column:
             kind = "string"  # Times stay text as they are written: their ISO form is in order.
         if values.null_count:
             self.nulls = True
-        if kind == "int64" and len(values) > values.null_count:
+        if kind in ("int64", "double") and len(values) > values.null_count:
             bounds = pc.min_max(values).as_py()
             self.large |= max(-bounds["min"], bounds["max"]) > EXACT
         if "bool" in (kind, self.kind):
@@ -189,10 +202,15 @@ def _plan_csv(path: str, mark: List[int], overrides: Dict[str, str], delimiter: 
     with open(path, "rb") as file:
         header = file.readline()
         start = file.tell()
+    if b"\r" in header.rstrip(b"\r\n"):
+        raise FileError(f"{path}: the first line has a CR before its end, but lines should end with LF or CRLF: "
+                        "convert the file, for example with tr '\\r' '\\n'")
     try:
         names = next(csv.reader(io.StringIO(header.decode("utf-8-sig")), delimiter=delimiter), [])
     except UnicodeDecodeError:
         raise FileError(f"{path}: the first line is not UTF-8 text, but should name the columns") from None
+    except csv.Error as error:
+        raise FileError(f"{path}: the first line should name each column, but cannot be read: {error}") from None
     if not names or len(set(names)) < len(names) or "" in names:
         raise FileError(f"{path}: the first line should name each column once, but reads {header[:80]!r}")
     for name in overrides:
@@ -209,17 +227,36 @@ def _plan_csv(path: str, mark: List[int], overrides: Dict[str, str], delimiter: 
                 pieces.append([table.num_rows, *place])
             for name in names:
                 found[name].add(table.column(name))
+        for name in names:
+            if name not in overrides and found[name].kind == "double" and found[name].large:
+                found[name].kind = _large_kind(path, pieces, names, name, delimiter)
         texts = [name for name in names if _is_text(found[name], overrides.get(name))]
         if texts:
             _measure_texts(path, pieces, names, texts, delimiter, found)
     except pa.ArrowInvalid as error:
         raise FileError(f"{path}: {error}") from None
-    dtype = np.dtype([(name, _column_type(path, name, found[name], overrides.get(name))) for name in names])
+    dtype = native(np.dtype([(name, _column_type(path, name, found[name], overrides.get(name))) for name in names]))
     return TableSource(path, dtype, mark, "csv", pieces, delimiter)
 
 
 def _is_text(column: _Column, override: Optional[str]) -> bool:
     return override in ("S", "U") if override else column.kind in ("string", "null")
+
+
+def _large_kind(path: str, pieces: List[List[int]], names: List[str], name: str, delimiter: str) -> str:
+    """Returns the kind of a column of floats with a number beyond 2^53. They may be integers: pyarrow takes integers
+    beyond 2^63 - 1 for floats, which rounds them."""
+    for _, *place in pieces:
+        texts = _read_range(path, place, names, {name: pa.string()}, delimiter, [name], True).column(name)
+        if not pc.all(pc.match_substring_regex(texts, r"^\s*[+-]?[0-9]+\s*$"), min_count=0).as_py():
+            return "double"
+    try:
+        for _, *place in pieces:
+            _read_range(path, place, names, {name: pa.uint64()}, delimiter, [name])
+    except pa.ArrowInvalid:
+        raise FileError(f"{path}: the column {name} has integers that neither i8 nor u8 holds: read it as text with "
+                        f"--dtype {name}:S, or as rounded floats with --dtype {name}:f8") from None
+    return "uint64"
 
 
 def _measure_texts(path: str, pieces: List[List[int]], names: List[str], texts: List[str], delimiter: str,
@@ -235,12 +272,16 @@ def _column_type(path: str, name: str, column: _Column, override: Optional[str])
     if override in ("S", "U"):
         return f"{override}{max(1, column.width)}"
     if override:
+        if column.nulls and np.dtype(override).kind in "biu":
+            remedy = "" if column.kind == "bool" else f"as floats (exact up to 2^53) with --dtype {name}:f8, or "
+            raise UsageError(f"--dtype {name}:{override}: the column {name} of {path} has missing values, which this "
+                             f"type does not hold: read it {remedy}as text with --dtype {name}:S")
         return override
     if column.kind in ("string", "null"):
         return f"S{max(1, column.width)}"
-    if column.kind == "int64" and not column.nulls:
-        return "i8"
-    if column.kind == "int64" and column.large:
+    if column.kind in ("int64", "uint64") and not column.nulls:
+        return "i8" if column.kind == "int64" else "u8"
+    if column.kind in ("int64", "uint64") and column.large:
         raise FileError(f"{path}: the column {name} has integers beyond 2^53 and missing values, which no type holds: "
                         f"read it as text with --dtype {name}:S")
     if column.kind == "bool":
@@ -257,6 +298,16 @@ def _override_type(kind: str) -> Any:
 
 def _arrow_type(dtype: np.dtype) -> Any:
     return pa.string() if dtype.kind in "SU" else pa.from_numpy_dtype(dtype)
+
+
+def _is_column(dtype: np.dtype, name: str) -> bool:
+    """Returns whether a column of a CSV or Parquet file can have a type."""
+    if dtype.subdtype is not None or dtype.names is not None or dtype.kind not in "biufSUMm" or dtype.itemsize == 0:
+        return False
+    try:
+        return name != "csv" or not pa.types.is_float16(_arrow_type(dtype))  # pyarrow does not read them.
+    except pa.ArrowNotImplementedError:
+        return False
 
 
 # ---- Parquet --------------------------------------------------------------------------------------------------
@@ -297,21 +348,21 @@ _NUMBERS = {"halffloat": "f2", "float": "f4", "double": "f8", "bool": "?"}
 
 def _number_type(file: Any, field: Any, kind: Any, path: str) -> str:
     types = pa.types
-    if types.is_timestamp(kind) and kind.tz is None:
-        return f"M8[{kind.unit}]"
-    if types.is_date32(kind):
-        return "M8[D]"
-    if not (types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind)):
+    is_time = types.is_date32(kind) or types.is_timestamp(kind) and kind.tz is None
+    if is_time:
+        found = f"M8[{'D' if types.is_date32(kind) else kind.unit}]"
+    elif types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind):
+        found = np.dtype(_NUMBERS.get(str(kind), str(kind))).str
+    else:
         raise FileError(f"{path}: the column {field.name} of type {field.type} is not supported: the command takes "
                         "numbers, booleans, text, dates and times without a time zone")
-    dtype = np.dtype(_NUMBERS.get(str(kind), str(kind)))
-    if types.is_floating(kind):
-        return dtype.str
+    if types.is_floating(kind) or not field.nullable:
+        return found
     for number in range(file.metadata.num_row_groups):
-        if field.nullable and file.read_row_group(number, [field.name]).column(0).null_count:
+        if file.read_row_group(number, [field.name]).column(0).null_count:
             raise FileError(f"{path}: the column {field.name} of type {field.type} has missing values, which only "
-                            "floats have as NaN: fill them, or store the column as float")
-    return dtype.str
+                            f"floats have as NaN: fill them{'' if is_time else ', or store the column as float'}")
+    return found
 
 
 # ---- conversion -----------------------------------------------------------------------------------------------
@@ -354,6 +405,18 @@ def _text_matrix(values: Any, width: int, path: str, name: str) -> np.ndarray:
     return matrix.reshape(-1).view(f"S{width}") if count else np.zeros(0, f"S{width}")
 
 
+def _unicode(values: Any, kind: np.dtype, path: str, name: str) -> np.ndarray:
+    """Returns a text column as texts of a type `U`."""
+    width = kind.itemsize // 4
+    if (pc.max(pc.utf8_length(values)).as_py() or 0) > width:
+        raise FileError(f"{path}: the column {name} has a text longer than {width} characters: the file changed while "
+                        "it was read, or --dtype is too short")
+    if pc.any(pc.ends_with(values, "\0")).as_py():
+        raise FileError(f"{path}: the column {name} has texts that end with a zero character, which fixed-width text "
+                        "cannot hold")
+    return np.asarray(values.to_pylist(), dtype=kind)
+
+
 def to_rows(table: Any, dtype: np.dtype, path: str) -> np.ndarray:
     """Returns an Arrow table as rows of `dtype`."""
     rows = np.zeros(table.num_rows, dtype)
@@ -362,7 +425,10 @@ def to_rows(table: Any, dtype: np.dtype, path: str) -> np.ndarray:
         if kind.kind == "S":
             rows[name] = _text_matrix(values, kind.itemsize, path, name)
         elif kind.kind == "U":
-            rows[name] = np.asarray(values.to_pylist(), dtype=kind)
+            rows[name] = _unicode(values, kind, path, name)
+        elif kind.kind in "biu" and values.null_count:
+            # NumPy would receive floats.
+            raise FileError(f"{path}: the column {name} has missing values, which {describe(kind)} does not hold")
         else:
             rows[name] = values.to_numpy()
     return rows
@@ -372,7 +438,7 @@ def check_columns(dtype: np.dtype, path: str, name: str) -> None:
     """Refuses rows that a table cannot hold, before any work is done."""
     need_pyarrow(name)
     for field, kind in _fields(dtype):
-        if kind.subdtype is not None or kind.names is not None or kind.kind not in "biufSUM":
+        if kind.kind == "m" or not _is_column(kind, name):
             raise FileError(f"{path}: the field {field} of type {describe(kind)} cannot be a column of a {name} file: "
                             "write a .npy file")
 
