@@ -23,6 +23,14 @@ use crate::record::Sign;
 /// Larger buckets need fewer partitions.
 const BUCKET: usize = 1 << 14;
 
+/// The largest number of records that are copied without being divided. In tests few, so that the simulator copies most
+/// inputs as large ones are copied.
+const LARGEST_UNDIVIDED: usize = if cfg!(feature = "testing") {
+    16
+} else {
+    BUCKET
+};
+
 /// The smallest number of records that several threads sort.
 const LEAST_SHARED: usize = 1 << 17;
 
@@ -230,7 +238,7 @@ impl<'a, P: Prefix, const SIZE: usize> MsdPartition<'a, P, SIZE> {
     /// Copies on the threads of the pool that the caller's thread belongs to.
     fn copy_here(&self, records: &[u8], out: &mut [u8], visit: &mut Visitor) -> Vec<usize> {
         let bits = match records.len() / self.size() {
-            ..=BUCKET => 0,
+            ..=LARGEST_UNDIVIDED => 0,
             _ => self.differing_bits(records, u64::BITS),
         };
         if bits == 0 {
@@ -415,10 +423,12 @@ impl<'a, P: Prefix, const SIZE: usize> MsdPartition<'a, P, SIZE> {
     fn partition_width(&self, records: &[u8], bits: u32) -> u32 {
         let size = self.size();
         let count = records.len() / size;
-        let excess = (count / (BUCKET / 4 * 3)).ilog2() + 1;
+        let excess = (count / (BUCKET / 4 * 3)).max(1).ilog2() + 1;
         // All steps have about the same width, and the last one leaves partitions that are buckets.
         let width = excess.div_ceil(excess.div_ceil(PARTITION_BITS));
-        let sample = records.chunks_exact(size).step_by(count / radix::SAMPLE);
+        let sample = records
+            .chunks_exact(size)
+            .step_by((count / radix::SAMPLE).max(1));
         let crowding = radix::crowding(sample.map(|record| self.prefix.prefix(record)), bits);
         (width + crowding).min(PARTITION_BITS).min(bits)
     }

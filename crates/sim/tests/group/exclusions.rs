@@ -136,7 +136,7 @@ fn a_result_of_an_exclusion_is_recovered_and_gathered() {
 }
 
 /// The descending order of keys.
-pub fn descending_order() -> Order {
+fn descending_order() -> Order {
     let layout = Layout::new(Fields {
         record_bytes: size_of::<i32>(),
         key: KeyKind::I32 as i32,

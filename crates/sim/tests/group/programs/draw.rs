@@ -2,7 +2,8 @@
 
 use super::Call::*;
 use super::results::KEPT;
-use super::{ARRAYS, BegunCall, CALLS, Call, Tagged, crash, value_of};
+use super::{ARRAYS, BegunCall, CALLS, Call, Tagged, crash, tagged_layout, value_of};
+use ftsort_core::group::protected::Order;
 use ftsort_core::group::{DataChecks, GroupConfig, ParityShape, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
@@ -183,8 +184,10 @@ impl Program {
     /// The records of a rank, with the keys of its first array.
     pub fn tagged(&self, inputs: &Inputs, rank: Rank) -> Vec<Tagged> {
         let keys = self.keys(inputs, rank, 0).into_iter();
-        let places = keys.zip(0..);
-        places.map(|(key, at)| [key, rank.0 as i32, at]).collect()
+        let numbered = keys.zip(0_i32..);
+        numbered
+            .map(|(key, at)| [key, rank.0 as i32, at * 7919 % 10_007])
+            .collect()
     }
 
     /// The state with which a node begins a user-defined algorithm.
@@ -212,9 +215,17 @@ impl Program {
         matches!(self.config.store, StoreChoice::Directory(_))
     }
 
-    /// Whether a call sorts a protected input in descending order.
-    pub fn is_descending(&self, call: usize) -> bool {
-        self.draw(call, 703).below(2) == 0
+    /// The order in which a call sorts a protected input; None: that with which it was protected.
+    pub fn order_of(&self, call: usize) -> Option<Order> {
+        let field = match self.draw(call, 703).below(3) {
+            0 => return None,
+            1 => 0,
+            _ => 2,
+        };
+        Some(Order {
+            layout: tagged_layout(field, true),
+            stable: true,
+        })
     }
 
     /// The number of records that a call selects.
@@ -234,7 +245,9 @@ impl Program {
             Some(Many) => {
                 bytemuck::cast_slice(&(0..ARRAYS).flat_map(keys).collect::<Vec<i32>>()).to_vec()
             }
-            Some(Stable) => bytemuck::cast_slice(&self.tagged(inputs, rank)).to_vec(),
+            Some(Stable | Protect | Again | Update) => {
+                bytemuck::cast_slice(&self.tagged(inputs, rank)).to_vec()
+            }
             Some(Rounds) => self.first_state(inputs, rank),
             Some(ByKey) => {
                 let keys = keys(0);

@@ -16,7 +16,7 @@ use self::player::{Now, Player};
 use super::exclusions::start_monitor_with;
 use super::refusals::Limited;
 use super::{all_tests, crash, services, try_play};
-use ftsort_core::group::{Clocks, Group, Services, StoreChoice};
+use ftsort_core::group::{Clocks, Group, Services, SortInput, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::sort::{Method, Shape};
@@ -138,16 +138,28 @@ struct Record {
     wrong: Option<String>,
 }
 
-/// A key, the rank of its owner, and its place there.
+/// A key, the rank of its owner, and a number that no other record of this rank has, in no order.
 type Tagged = [i32; 3];
 
-fn tagged_layout() -> Layout {
+/// The order of tagged records by one of their numbers.
+fn tagged_layout(field: usize, descending: bool) -> Layout {
     let fields = Fields {
         record_bytes: size_of::<Tagged>(),
+        key_offset: field * size_of::<i32>(),
         key: KeyKind::I32 as i32,
+        descending,
         ..Fields::default()
     };
     Layout::new(fields).expect("a key within the record")
+}
+
+/// Tagged records, sorted by their keys.
+fn input_of_tagged(records: &[Tagged]) -> SortInput<'_> {
+    SortInput {
+        layout: tagged_layout(0, false),
+        stable: true,
+        records: bytemuck::cast_slice(records),
+    }
 }
 
 /// Whether a call has failed with a loss of data.
@@ -335,7 +347,7 @@ type Case = (Mutant, &'static [Call], fn(&mut Program));
 
 #[test]
 fn every_mutant_of_a_program_is_detected() {
-    let cases: [Case; 4] = [
+    let cases: [Case; 5] = [
         (Mutant::StepsNotRepeated, &[ByKey, Unique], |program| {
             program.reloads = true;
             program.config.method = Some(Method::Bitonic(Shape::Any));
@@ -348,6 +360,7 @@ fn every_mutant_of_a_program_is_detected() {
             program.is_monitored = true;
             program.config.spares = 1;
         }),
+        (Mutant::DividedInputHeld, &[Protect], |_| {}),
         (Mutant::ResultReleasedTooEarly, &[Stored], |program| {
             program.reloads = true;
             program.config.release_after_run = true;

@@ -4,12 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::super::SimGroup;
-use super::super::exclusions::descending_order;
 use super::Call::{self, *};
 use super::draw::{Inputs, Program};
 use super::results::Kept;
 use super::steps::StoredStates;
-use super::{BegunCall, Record, STORED};
+use super::{BegunCall, Record, STORED, input_of_tagged};
 use ftsort_core::group::protected::ProtectedInput;
 use ftsort_core::group::{FinalStates, SortInput, StoreChoice};
 use ftsort_core::members::Rank;
@@ -218,11 +217,14 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
                 });
             }
             Recover => self.recover(index, draw)?,
-            Protect => self.held.push(Held {
-                made: number,
-                input: self.group.protect(input)?,
-                inputs: inputs.clone(),
-            }),
+            Protect => {
+                let records = program.tagged(inputs, self.rank);
+                self.held.push(Held {
+                    made: number,
+                    input: self.group.protect(input_of_tagged(&records))?,
+                    inputs: inputs.clone(),
+                });
+            }
             Again => self.sort_held(number, index, draw)?,
             Update => self.update(number, index, inputs)?,
         }
@@ -248,11 +250,11 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
 
     /// Replaces a protected input.
     fn update(&mut self, number: usize, index: usize, inputs: &Inputs) -> Result<()> {
-        let keys = self.program.keys(inputs, self.rank, 0);
+        let records = self.program.tagged(inputs, self.rank);
         let held = &mut self.held[index];
         let updated = self
             .group
-            .update(&mut held.input, bytemuck::cast_slice(&keys));
+            .update(&mut held.input, bytemuck::cast_slice(&records));
         if updated.is_ok() {
             held.inputs.clone_from(inputs);
             return updated;
@@ -274,7 +276,7 @@ impl<'p, 'g, 'y> Player<'p, 'g, 'y> {
 
     /// Sorts a protected input, and keeps the result at times.
     fn sort_held(&mut self, number: usize, index: usize, draw: &mut SplitMix) -> Result<()> {
-        let order = self.program.is_descending(number).then(descending_order);
+        let order = self.program.order_of(number);
         let held = &mut self.held[index];
         let sorted = self.group.sort_protected(&mut held.input, order);
         let inputs = held.inputs.clone();

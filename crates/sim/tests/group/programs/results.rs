@@ -1,9 +1,11 @@
 //! The calls of a random program that make results, and the comparison of these with those of a sorted array.
 
+use std::cmp::Reverse;
+
 use super::Call::{self, *};
 use super::draw::Inputs;
 use super::player::Player;
-use super::{ARRAYS, Tagged, is_loss, tagged_layout, value_of};
+use super::{ARRAYS, Tagged, input_of_tagged, is_loss, value_of};
 use bytemuck::Pod;
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::{SortInput, Sorted};
@@ -36,11 +38,7 @@ impl Player<'_, '_, '_> {
         let sorted = match kind {
             Stable => {
                 let records = program.tagged(inputs, self.rank);
-                self.group.sort(SortInput {
-                    layout: tagged_layout(),
-                    stable: true,
-                    records: bytemuck::cast_slice(&records),
-                })
+                self.group.sort(input_of_tagged(&records))
             }
             Many => {
                 let arrays = (0..ARRAYS).map(|array| program.keys(inputs, self.rank, array));
@@ -76,10 +74,15 @@ impl Player<'_, '_, '_> {
         let sorted = &results[0];
         let sorted_keys = program.sorted_keys(inputs, 0);
         match kind {
-            Stable => {
+            Stable | Again => {
                 let all = Rank::all(program.ranks).flat_map(|rank| program.tagged(inputs, rank));
                 let mut all: Vec<Tagged> = all.collect();
-                all.sort_by_key(|[key, ..]| *key);
+                let order = program.order_of(number).filter(|_| kind == Again);
+                match order.map(|order| order.layout.key_offset()) {
+                    None => all.sort_by_key(|[key, ..]| *key),
+                    Some(0) => all.sort_by_key(|[key, ..]| Reverse(*key)),
+                    Some(_) => all.sort_by_key(|[.., number]| Reverse(*number)),
+                }
                 self.compare(sorted, &all);
             }
             Many => {
@@ -110,10 +113,6 @@ impl Player<'_, '_, '_> {
             Top => {
                 let count = sorted_keys.len().min(program.count_of_top(number) as usize);
                 self.compare(sorted, &sorted_keys[..count]);
-            }
-            Again if program.is_descending(number) => {
-                let descending: Vec<i32> = sorted_keys.into_iter().rev().collect();
-                self.compare(sorted, &descending);
             }
             _ => self.compare(sorted, &sorted_keys),
         }
