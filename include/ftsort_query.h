@@ -76,7 +76,9 @@ ftsort_status ftsort_sort_by_key(ftsort *group, const ftsort_record *record, con
  * \param data    `count` records of this rank, of any alignment; NULL if `count` is 0; not changed
  * \param count   the number of records of this rank; may differ between ranks
  * \param result  receives the blocks of this rank; release it with ftsort_result_free; NULL after an error
- * \return as ftsort_run; FTSORT_ERR_DATA_LOST also if a rank fails before the others know how many records it has
+ * \return as ftsort_run; FTSORT_ERR_DATA_LOST also if a rank fails before the others know how many records it has;
+ *         FTSORT_ERR_ARGUMENT on all ranks also with FTSORT_BITONIC_MERGE, which does not keep the order of equal
+ *         keys
  */
 ftsort_status ftsort_argsort(ftsort *group, const ftsort_record *record, const void *data, size_t count,
                              ftsort_result **result);
@@ -167,7 +169,8 @@ ftsort_status ftsort_top(ftsort *group, const ftsort_record *record, const void 
  * \param data    `count` records of this rank, of any alignment; NULL if `count` is 0; not changed
  * \param count   the number of records of this rank; may differ between ranks
  * \param result  receives the blocks of this rank; release it with ftsort_result_free; NULL after an error
- * \return as ftsort_run
+ * \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also with FTSORT_BITONIC_MERGE, which does not keep the
+ *         order of equal keys
  */
 ftsort_status ftsort_unique(ftsort *group, const ftsort_record *record, const void *data, size_t count,
                             ftsort_result **result);
@@ -202,7 +205,8 @@ typedef struct ftsort_aggregate {
  * \param data             `count` records of this rank, of any alignment; NULL if `count` is 0; not changed
  * \param count            the number of records of this rank; may differ between ranks
  * \param result           receives the blocks of this rank; release it with ftsort_result_free; NULL after an error
- * \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also if `aggregates` differ between ranks
+ * \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also if `aggregates` differ between ranks, and with
+ *         FTSORT_BITONIC_MERGE
  */
 ftsort_status ftsort_group_by(ftsort *group, const ftsort_record *record, const ftsort_aggregate *aggregates,
                               size_t aggregate_count, const void *data, size_t count, ftsort_result **result);

@@ -191,7 +191,7 @@ typedef int (*ftsort_consume_fn)(void *user, const void *records, size_t count);
  * recovers the result, as ftsort_result_recover does, and continues. If the receiving rank fails, the rank that
  * executes the sink then receives all records from the first one on. A rank that was excluded when the result was
  * made executes no sink, so that another rank receives the records in its place. In fault schedules every piece is
- * round 2.
+ * round 1.
  *
  * \param options  borrowed for the call; NULL selects all defaults. The sink of the tree receives the records
  *                 (`ftsort_tree_info.executor`). The operation has no effect, but must be the same on all ranks

@@ -1,6 +1,7 @@
 //! The files of an external sort in the file system: the source, and the places for runs and output.
 
-use std::fs::File;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
 use std::hash::{Hash, Hasher};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,11 @@ use ftsort_kernels::error::{Error, Result, Status};
 
 /// Files of which the source consists, one after the other. A clone has the same open files.
 #[derive(Clone)]
-pub(crate) struct FileSource(Arc<Vec<SourceFile>>);
+pub(crate) struct FileSource {
+    files: Arc<Vec<SourceFile>>,
+    /// The directory of the output; None if the output is not in files.
+    output: Option<PathBuf>,
+}
 
 struct SourceFile {
     path: PathBuf,
@@ -61,16 +66,38 @@ impl FileSource {
             });
             start += bytes;
         }
-        Ok(FileSource(Arc::new(files)))
+        Ok(FileSource {
+            files: Arc::new(files),
+            output: None,
+        })
+    }
+}
+
+impl SourceFile {
+    /// Returns the properties of the open file.
+    fn metadata(&self) -> Result<Metadata> {
+        let metadata = self.file.metadata();
+        metadata.map_err(|error| unreadable(&self.path, &error))
+    }
+
+    /// The error if the size is not that at the start of the sort.
+    fn changes(&self) -> Error {
+        let text = format!(
+            "the size of the source {} changes: it must stay the same while the source is sorted",
+            self.path.display()
+        );
+        Error::new(Status::Store, text)
     }
 }
 
 impl Source for FileSource {
     fn bytes(&self) -> Result<u64> {
-        let files = self.0.iter().map(|file| {
-            let metadata = file.file.metadata();
-            let metadata = metadata.map_err(|error| unreadable(&file.path, &error))?;
-            Ok(metadata.len().saturating_sub(file.offset))
+        let files = self.files.iter().map(|file| {
+            if file.metadata()?.len() == file.offset + file.bytes {
+                Ok(file.bytes)
+            } else {
+                Err(file.changes())
+            }
         });
         files.sum()
     }
@@ -78,18 +105,32 @@ impl Source for FileSource {
     /// The sizes and the times of the last changes.
     fn identity(&self) -> Result<u64> {
         let mut hasher = XxHash3_64::new();
-        for file in self.0.iter() {
-            let metadata = file.file.metadata();
-            let metadata = metadata.map_err(|error| unreadable(&file.path, &error))?;
+        for file in self.files.iter() {
+            let metadata = file.metadata()?;
             (metadata.len(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
         }
         Ok(hasher.finish())
     }
 
+    fn beside_output(&self, is_name: &dyn Fn(&str) -> bool) -> Option<String> {
+        let folder = id_of(self.output.as_deref()?)?;
+        let found = self.files.iter().map(|file| &file.path).find(|path| {
+            // A source may be a link to such a file.
+            let paths = [std::path::absolute(path), path.canonicalize()];
+            paths.into_iter().flatten().any(|path| {
+                let name = path.file_name().and_then(OsStr::to_str);
+                name.is_some_and(is_name) && path.parent().and_then(id_of) == Some(folder)
+            })
+        });
+        found.map(|path| path.display().to_string())
+    }
+
     fn read_at(&self, at: u64, into: &mut [u8]) -> Result<()> {
         let mut read = 0;
-        let first = self.0.partition_point(|file| file.start + file.bytes <= at);
-        for file in &self.0[first..] {
+        let first = self
+            .files
+            .partition_point(|file| file.start + file.bytes <= at);
+        for file in &self.files[first..] {
             let position = at + read as u64 - file.start;
             let rest = into.len() - read;
             let here = rest.min(usize::try_from(file.bytes - position).unwrap_or(rest));
@@ -98,11 +139,20 @@ impl Source for FileSource {
             done.map_err(|error| unreadable(&file.path, &error))?;
             read += here;
             if read == into.len() {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        match self.files.last() {
+            Some(last) if read < into.len() => Err(last.changes()),
+            _ => Ok(()),
+        }
     }
+}
+
+/// The device and the inode of a directory.
+fn id_of(folder: &Path) -> Option<(u64, u64)> {
+    let metadata = folder.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 /// The directories of an external sort.
@@ -116,23 +166,47 @@ pub(crate) struct Directories {
 impl Directories {
     /// Access to the files, with another place for the output if there is one.
     pub fn places(&self, source: Box<dyn Source>, output: Option<Box<dyn Files>>) -> Places {
-        let disk =
-            |folder: &PathBuf| -> Box<dyn Files> { Box::new(Disk::new(folder, self.options)) };
-        Places {
-            source,
-            scratch: self.scratch.iter().map(disk).collect(),
-            output: output.unwrap_or_else(|| disk(&self.output)),
-        }
+        self.disks().places(source, output)
     }
 
     /// The files, with transfers in the background.
-    pub fn in_background(self, source: FileSource) -> Result<ExternalFiles> {
-        ExternalFiles::in_background(move || self.places(Box::new(source.clone()), None))
+    pub fn in_background(self, mut source: FileSource) -> Result<ExternalFiles> {
+        let disks = self.disks();
+        source.output = Some(self.output);
+        ExternalFiles::in_background(move || disks.places(Box::new(source.clone()), None))
+    }
+
+    fn disks(&self) -> Disks {
+        let disk = |folder: &PathBuf| Disk::new(folder, self.options);
+        Disks {
+            scratch: self.scratch.iter().map(disk).collect(),
+            output: disk(&self.output),
+        }
+    }
+}
+
+/// The directories, opened. A clone shares the owner of the files, so that one thread finds it for
+/// all.
+#[derive(Clone)]
+struct Disks {
+    scratch: Vec<Disk>,
+    output: Disk,
+}
+
+impl Disks {
+    fn places(&self, source: Box<dyn Source>, output: Option<Box<dyn Files>>) -> Places {
+        Places {
+            source,
+            scratch: self.scratch.iter().map(Disk::another).collect(),
+            output: output.unwrap_or_else(|| self.output.another()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -163,13 +237,40 @@ mod tests {
                 assert_eq!(read, all[start..end]);
             }
         }
+        let beyond = source.read_at(8, &mut [0; 2]).unwrap_err();
+        assert_eq!(beyond.status, Status::Store);
         let before = source.identity().unwrap();
         std::fs::write(&paths[3], b"changed").unwrap();
         assert_ne!(source.identity().unwrap(), before);
+        let changed = source.bytes().unwrap_err();
+        assert_eq!(changed.status, Status::Store);
+        assert!(changed.text.contains("changes"), "{changed}");
         std::fs::write(&paths[2], b"short").unwrap();
         std::fs::write(&paths[2], b"").unwrap();
         let error = source.read_at(0, &mut [0; 9]).unwrap_err();
         assert_eq!(error.status, Status::Store);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn sources_beside_the_output_are_found_by_name() {
+        let folder = std::env::temp_dir().join(format!("ftsort-beside-{}", std::process::id()));
+        let inner = folder.join("inner");
+        std::fs::create_dir_all(&inner).unwrap();
+        let (draft, link) = (inner.join("x.partial"), folder.join("link"));
+        std::fs::write(&draft, b"").unwrap();
+        symlink(&draft, &link).unwrap();
+        let is_draft = |name: &str| name == "x.partial";
+        for path in [&draft, &link] {
+            let mut source = FileSource::open(std::slice::from_ref(path), 0).unwrap();
+            assert_eq!(source.beside_output(&is_draft), None);
+            source.output = Some(folder.clone());
+            assert_eq!(source.beside_output(&is_draft), None);
+            source.output = Some(folder.join("inner/../inner"));
+            let found = source.beside_output(&is_draft);
+            assert_eq!(found, Some(path.display().to_string()));
+            assert_eq!(source.beside_output(&|_| false), None);
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

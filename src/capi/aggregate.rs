@@ -53,7 +53,8 @@ pub struct ftsort_aggregate {
 /// \param data    `count` records of this rank, of any alignment; NULL if `count` is 0; not changed
 /// \param count   the number of records of this rank; may differ between ranks
 /// \param result  receives the blocks of this rank; release it with ftsort_result_free; NULL after an error
-/// \return as ftsort_run
+/// \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also with FTSORT_BITONIC_MERGE, which does not keep the order of
+///         equal keys
 ///
 /// # Safety
 /// The pointers are NULL or valid, `data` for `count` records.
@@ -83,7 +84,8 @@ pub unsafe extern "C" fn ftsort_unique(
 /// \param data             `count` records of this rank, of any alignment; NULL if `count` is 0; not changed
 /// \param count            the number of records of this rank; may differ between ranks
 /// \param result           receives the blocks of this rank; release it with ftsort_result_free; NULL after an error
-/// \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also if `aggregates` differ between ranks
+/// \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also if `aggregates` differ between ranks, and
+///         with FTSORT_BITONIC_MERGE
 ///
 /// # Safety
 /// The pointers are NULL or valid, `aggregates` and `data` for their numbers of elements.

@@ -74,7 +74,8 @@ pub unsafe extern "C" fn ftsort_sort_by_key(
 /// \param data    `count` records of this rank, of any alignment; NULL if `count` is 0; not changed
 /// \param count   the number of records of this rank; may differ between ranks
 /// \param result  receives the blocks of this rank; release it with ftsort_result_free; NULL after an error
-/// \return as ftsort_run; FTSORT_ERR_DATA_LOST also if a rank fails before the others know how many records it has
+/// \return as ftsort_run; FTSORT_ERR_DATA_LOST also if a rank fails before the others know how many records it has;
+///         FTSORT_ERR_ARGUMENT on all ranks also with FTSORT_BITONIC_MERGE, which does not keep the order of equal keys
 ///
 /// # Safety
 /// The pointers are NULL or valid, `data` for `count` records.

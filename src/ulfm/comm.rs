@@ -62,7 +62,7 @@ fn error_string(code: c_int) -> String {
 /// The default handler ends the whole job, also if MPI fails on one rank alone.
 pub struct ErrorsReturned {
     comm: MPI_Comm,
-    /// The caller's.
+    /// The error handler of the caller.
     handler: MPI_Errhandler,
 }
 

@@ -242,6 +242,31 @@ static void refuse(ftsort *group, const ftsort_record *record, const ftsort_exte
   EXPECT(strstr(ftsort_last_error(group), text) != NULL);
 }
 
+/* A source with the name of a temporary file of the output would be removed. */
+static void keep_sources(ftsort *group)
+{
+  static const char *const names[] = {"kept.partial", "kept.00002.partial", "kept.ftsort",
+                                      "kept.ftsort.partial"};
+  static char path[4096], output[4096];
+  const char *sources[1];
+  ftsort_external files = FTSORT_EXTERNAL_INIT;
+  uint32_t fine = 1;
+  size_t i, lost;
+  sources[0] = path;
+  files.sources = sources;
+  files.source_count = 1;
+  files.output = in_folder(output, "kept");
+  for (i = 0; i < sizeof names / sizeof *names; i++) {
+    in_folder(path, names[i]);
+    if (is_lowest(group)) write_source(path, 0, 9);
+    ftsort_agree(group, &fine, &lost);
+    refuse(group, &by_key, &files, ", which the sort removes: rename the source");
+    EXPECT(strstr(ftsort_last_error(group), path) != NULL);
+    ftsort_agree(group, &fine, &lost);
+    if (is_lowest(group)) EXPECT(unlink(path) == 0);
+  }
+}
+
 static void check_arguments(ftsort *group, const char *const *scratch)
 {
   ftsort_external files = of_callbacks(scratch);
@@ -294,6 +319,7 @@ int main(int argc, char **argv)
   sort_files(group, scratch);
   if (ranks > 1) resume_with_spare(scratch);
   check_arguments(group, scratch);
+  keep_sources(group);
   if (is_lowest(group) && failures == 0) printf("external: fine\n");
   ftsort_leave(group, failures > 0);
   return 1;

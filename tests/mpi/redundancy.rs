@@ -56,7 +56,7 @@ pub fn cases() -> Vec<Case> {
     });
     let modes = [("spare", 3), ("reload", 4), ("gather", 3), ("orders", 4)];
     let again = modes.map(|(mode, ranks)| {
-        let name = format!("uses what has moved after failures: {mode}");
+        let name = format!("results and inputs that moved after failures: {mode}");
         Case::new(true, name, move || recoveries(mode, ranks))
     });
     cases.chain(again).collect()

@@ -101,6 +101,8 @@ mutants! {
     TimeoutFromLastMessage,
     /// A rank that waits for other ranks answers probes as if it was at work.
     WaitingCountsAsWork,
+    /// Probes that were not answered before a long time without waits count as a silence.
+    OldSilenceCounts,
     /// Failures that were agreed on count as new failures.
     FailuresNotAcknowledged,
     /// A round that all survivors completed is committed, although a rank failed.
@@ -305,6 +307,8 @@ mutants! {
     LostSignNotRepeated,
     /// A group that opens a name again takes its own files for those of an ended job.
     OwnFilesCountAsLeft,
+    /// Every failure counts as one of a rank without blocks where a result has no redundancy.
+    FailedRanksHadNoBlocks,
     /// A gather goes on although a node with records that are left has another executor.
     MovedNodeIgnored,
     /// An input that has changed, and is found again from a code, is not loaded.

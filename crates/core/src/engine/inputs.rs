@@ -150,6 +150,13 @@ impl<'a> Inputs<'a> {
         Ok(loaded)
     }
 
+    /// Has the next [`Inputs::own`] copy this rank's own input again, if the source can, because this copy has changed.
+    pub fn load_again(&mut self) {
+        if self.source.has_own() {
+            self.loaded = None;
+        }
+    }
+
     /// The size of this rank's own input before it is committed.
     pub fn own_bytes(&self) -> usize {
         let own = self.given.as_ref().or(self.loaded.as_ref());

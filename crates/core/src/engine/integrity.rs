@@ -356,8 +356,7 @@ impl Job<'_, '_> {
             return;
         };
         let me = self.engine.members.me();
-        let stopped = self.engine.members.is_excluded_for_corruption(me);
-        let own_is_right = !recomputes || self.redundancy.released && !stopped;
+        let own_is_right = !recomputes || self.redundancy.released;
         for origin in self.redundancy.held.clone().iter() {
             if origin == me && own_is_right {
                 // The owner's input is that of the caller.
@@ -372,12 +371,15 @@ impl Job<'_, '_> {
                 known.is_none_or(|known| block.digest_now(checks.key) == known)
             });
             if is_loading && origin == me {
+                if !right {
+                    self.inputs.load_again();
+                }
                 // The input is there, because it was held.
                 let Ok(own) = self.inputs.own() else { continue };
                 let own = self.with_digest(me, Block::input(me, own));
                 let _ = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
                 self.progress.blocks.insert(me.home(), own);
-            } else if recomputes && stopped || !right {
+            } else if !right {
                 // Where versions are stored, a loaded input is the first one, and all ranks expect its copy here.
                 if recomputes {
                     let _ = store.put(VersionId::INPUT, origin.home(), &Block::empty());

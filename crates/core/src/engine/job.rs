@@ -455,6 +455,7 @@ impl<'a, 'e> Job<'a, 'e> {
         self.redundancy.raw.clear();
         self.progress.restart();
         self.inputs.own_is_here = false;
+        self.integrity.distrusted = false;
     }
 
     /// Makes the result of a round, which has just been committed, the state of the job.

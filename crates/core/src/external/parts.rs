@@ -118,15 +118,66 @@ impl OutputParts {
     }
 }
 
+/// The end of the name of a file that is not complete.
+const DRAFT: &str = ".partial";
+
+/// The end of the name of a manifest.
+const MANIFEST: &str = ".ftsort";
+
 /// The name of a file that is not complete.
 pub fn draft_name(name: &str) -> String {
-    format!("{name}.partial")
+    format!("{name}{DRAFT}")
+}
+
+/// The name of the manifest of an output.
+pub fn manifest_name(output: &str) -> String {
+    format!("{output}{MANIFEST}")
+}
+
+/// Whether a sort into `output` may write or remove a file of this name besides its result. The
+/// number of files of an earlier output, which a sort removes, may be any.
+pub fn is_state_of(output: &str, name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(output) else {
+        return false;
+    };
+    if rest == MANIFEST {
+        return true;
+    }
+    let draft_of = rest.strip_suffix(DRAFT);
+    draft_of.is_some_and(|rest| match rest.strip_prefix('.') {
+        Some(part) => rest == MANIFEST || (part.len() == 5 && part.parse::<u32>().is_ok()),
+        None => rest.is_empty(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn names_of_temporary_files_and_manifests_are_known() {
+        for end in [
+            ".partial",
+            ".ftsort",
+            ".ftsort.partial",
+            ".00000.partial",
+            ".99999.partial",
+        ] {
+            assert!(is_state_of("x.y", &format!("x.y{end}")), "{end}");
+        }
+        for other in [
+            "x",
+            "x.00000",
+            "x.0.partial",
+            "x.a.partial",
+            "xpartial",
+            "y.partial",
+            "x.partial.partial",
+        ] {
+            assert!(!is_state_of("x", other), "{other}");
+        }
+    }
 
     fn parts(count: u64, records: u64, record_bytes: usize, offset: u64) -> OutputParts {
         let identity = Identity {

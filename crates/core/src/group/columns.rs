@@ -12,7 +12,7 @@ use super::input::{FUNCTION, InputOrigin, Prepared};
 use super::job::{JobSetup, JobStart};
 use super::{Group, JobKind, SortInput, Sorted};
 use crate::block::{Block, Run};
-use crate::engine::sum;
+use crate::engine::{Finished, sum};
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::query::groups::Groups;
@@ -441,8 +441,10 @@ impl<T: Transport> Group<T> {
             })?;
             if is_whole && failures == 0 {
                 match self.exchange_pairs(&zip, total, time, pairs.into()) {
-                    Ok(positions) => {
-                        sorted.list_scattered(positions);
+                    Ok(finished) => {
+                        sorted.list_scattered(finished.blocks);
+                        // Ranks may have been excluded or readmitted since the sort.
+                        sorted.safety.membership = finished.membership;
                         return Ok(());
                     }
                     Err(error) if error.status == Status::DataLost => {}
@@ -465,14 +467,14 @@ impl<T: Transport> Group<T> {
         }
     }
 
-    /// Exchanges pairs without redundancy. Returns the positions of each node. Collective.
+    /// Exchanges pairs without redundancy. The blocks are the positions of each node. Collective.
     fn exchange_pairs(
         &mut self,
         zip: &Zip,
         total: u64,
         time: f64,
         pairs: Slice,
-    ) -> Result<BTreeMap<Node, Block>> {
+    ) -> Result<Finished> {
         let scatter = Scatter {
             starts: zip.starts(),
             total,
@@ -486,7 +488,7 @@ impl<T: Transport> Group<T> {
             unprotected: true,
             ..JobSetup::default()
         };
-        Ok(self.run_job(start, setup, &scatter)?.blocks)
+        self.run_job(start, setup, &scatter)
     }
 }
 

@@ -155,8 +155,9 @@ fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<
                 Err(Error::new(Status::Store, text))
             });
             // The host of a rank that has failed may have lost the sign.
-            let may_be_lost = engine.members().faulty().len() != failed;
-            if seen.is_ok() || !may_be_lost || mutant(Mutant::LostSignNotRepeated) {
+            let is_missing = matches!(&seen, Err(error) if error.status == Status::Store);
+            let may_be_lost = is_missing && engine.members().faulty().len() != failed;
+            if !may_be_lost || mutant(Mutant::LostSignNotRepeated) {
                 return seen;
             }
         }

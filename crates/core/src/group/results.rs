@@ -6,6 +6,7 @@ use super::job::Inputs;
 use super::{FinalStates, Group, Sorted, StepSetup};
 use crate::engine::{Algorithm, Engine, Event, RetainedResult};
 use crate::members::{Members, Membership, Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
 use crate::transport::Transport;
 use ftsort_kernels::digest::DigestKey;
@@ -122,7 +123,7 @@ impl<T: Transport> Group<T> {
         if result.is_scattered() {
             recovered?;
             if result.safety.retained.is_none() {
-                // No rank has failed since, and the blocks of the sort were released.
+                // No rank with a block has failed since, and the blocks of the sort were released.
                 return Ok(());
             }
             let time = self.transport.now();
@@ -225,7 +226,7 @@ impl<T: Transport> Group<T> {
                     // Idle spares and excluded ranks have no blocks.
                     let mut without = absent.clone();
                     for rank in Rank::all(engine.members().ranks()) {
-                        if !membership.is_executing(rank) {
+                        if !membership.is_executing(rank) || mutant(Mutant::FailedRanksHadNoBlocks) {
                             without.insert(rank);
                         }
                     }

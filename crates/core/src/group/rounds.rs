@@ -236,7 +236,7 @@ impl<T: Transport> Group<T> {
                 (self.id, seed),
                 &self.members,
                 (finished.retained, finished.membership),
-                None,
+                key,
             ),
             _moved: Vec::new(),
         };

@@ -153,6 +153,8 @@ impl<T: Transport> Group<T> {
     /// Collective.
     pub(super) fn list_stored(&mut self, result: &mut FinalStates) -> Result<()> {
         let moved = self.on_stored(|states, engine, lost| states.begin(engine, lost));
+        result.safety.absent = self.members.faulty().clone();
+        result.safety.membership = self.members.membership().clone();
         let nodes = self.members.my_nodes().into_iter();
         let states = self.states.of_all_nodes();
         let states = nodes.filter_map(|node| {

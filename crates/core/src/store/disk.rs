@@ -5,12 +5,12 @@
 //! are trusted; if all users can write to it without the sticky bit, they can replace any file, and nothing is
 //! created there.
 
-use std::cell::OnceCell;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 
 use super::directory::Files;
 
@@ -23,14 +23,14 @@ pub struct FileOptions {
     pub sync: bool,
 }
 
-/// A directory of the file system. A clone is the same directory.
+/// A directory of the file system. A clone is the same directory, also on another thread.
 #[derive(Clone, Debug)]
 pub struct Disk {
     folder: PathBuf,
     options: FileOptions,
     /// The owner of this process's files, as the file system reports it, which may map users. Known as soon as a
-    /// file was created.
-    owner: Rc<OnceCell<u32>>,
+    /// file was created or read.
+    owner: Arc<OnceLock<u32>>,
 }
 
 /// The permission of all other users to write.
@@ -38,6 +38,9 @@ const OTHERS_WRITE: u32 = 0o002;
 
 /// Only the owner of a file can rename or remove it, and the owner of the directory.
 const STICKY: u32 = 0o1000;
+
+/// The beginning of the name of a file that is created to learn its owner.
+const PROBE: &str = "ftsort-probe";
 
 /// The number of private names that are tried.
 const PRIVATE_NAMES: u32 = 1000;
@@ -48,20 +51,26 @@ impl Disk {
         Disk {
             folder: folder.to_path_buf(),
             options,
-            owner: Rc::default(),
+            owner: Arc::default(),
         }
     }
 
     /// Creates a file under a name that no file has, and returns that name: the caller writes the file and renames
     /// it to `name`.
     pub fn create_private(&self, name: &str) -> io::Result<(String, Box<dyn Write + Send>)> {
+        let (private, file) = self.create_new(name)?;
+        Ok((private, Box::new(file)))
+    }
+
+    /// As [`Disk::create_private`], without the type of the file hidden.
+    fn create_new(&self, name: &str) -> io::Result<(String, File)> {
         let process = std::process::id();
         for number in 0..PRIVATE_NAMES {
             let private = format!("{name}.{process}-{number}.new");
             match self.create(&private) {
                 // Left by a process with the same number, on another host or killed in this moment.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                created => return Ok((private, Box::new(created?))),
+                created => return Ok((private, created?)),
             }
         }
         Err(ErrorKind::AlreadyExists.into())
@@ -98,6 +107,19 @@ impl Disk {
         Ok(file)
     }
 
+    /// Returns the owner of this process's files. Creates and removes a file unless the owner is
+    /// known.
+    fn own(&self) -> io::Result<u32> {
+        if let Some(own) = self.owner.get() {
+            return Ok(*own);
+        }
+        let (probe, file) = self.create_new(PROBE)?;
+        let own = file.metadata().map(|metadata| metadata.uid());
+        drop(file);
+        fs::remove_file(self.folder.join(probe))?;
+        own
+    }
+
     /// Opens an existing file, unless it is a link, a pipe or a device, or belongs to another user.
     fn open_own(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
         // Without blocking, because opening a pipe waits for its other end.
@@ -106,7 +128,7 @@ impl Disk {
         let metadata = file.metadata()?;
         let refused = if !metadata.is_file() {
             "it is not a regular file"
-        } else if self.owner.get().is_some_and(|own| *own != metadata.uid()) {
+        } else if metadata.uid() != self.own()? {
             "it belongs to another user"
         } else {
             return Ok(file);
@@ -115,13 +137,23 @@ impl Disk {
     }
 }
 
+/// Closes a file that was written. A file system such as NFS may report only here that a quota is
+/// exceeded or that the storage is full.
+fn close(file: File) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and nothing else closes it.
+    if unsafe { libc::close(file.into_raw_fd()) } == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        // Linux has closed the file.
+        error if error.kind() == ErrorKind::Interrupted => Ok(()),
+        error => Err(error),
+    }
+}
+
 impl Files for Disk {
     fn another(&self) -> Box<dyn Files> {
-        // The owner is not shared, because the other access may be used by another thread.
-        Box::new(Disk {
-            owner: Rc::new(OnceCell::clone(&self.owner)),
-            ..self.clone()
-        })
+        Box::new(self.clone())
     }
 
     fn place(&self) -> String {
@@ -130,7 +162,8 @@ impl Files for Disk {
 
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         let mut file = self.create(name)?;
-        parts.iter().try_for_each(|part| file.write_all(part))
+        let written = parts.iter().try_for_each(|part| file.write_all(part));
+        written.and(close(file))
     }
 
     fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()> {
@@ -139,8 +172,9 @@ impl Files for Disk {
     }
 
     fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.open_own(name, OpenOptions::new().write(true))?
-            .write_all_at(bytes, at)
+        let file = self.open_own(name, OpenOptions::new().write(true))?;
+        let written = file.write_all_at(bytes, at);
+        written.and(close(file))
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
@@ -181,7 +215,7 @@ impl Files for Disk {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{chown, symlink};
 
     use super::*;
 
@@ -290,9 +324,38 @@ mod tests {
         assert!(made.unwrap().success());
         assert_eq!(kind(disk.read("pipe")), ErrorKind::PermissionDenied);
         let own = *disk.owner.get().unwrap();
-        disk.owner = Rc::new(OnceCell::from(own + 1));
+        disk.owner = Arc::new(OnceLock::from(own + 1));
         assert_eq!(kind(disk.read("a")), ErrorKind::PermissionDenied);
         assert_eq!(kind(disk.append("a")), ErrorKind::PermissionDenied);
+    }
+
+    /// Also before this process has created a file in the directory. Only root can give a file to
+    /// another user.
+    #[test]
+    fn does_not_read_a_file_of_another_user_first() {
+        let folder = Scratch::new("foreign");
+        let foreign = folder.0.join("a");
+        fs::write(&foreign, "12").unwrap();
+        let mut disk = folder.disk();
+        assert_eq!(disk.another().read("a").unwrap().0, 2);
+        assert!(disk.owner.get().is_some());
+        let own = fs::metadata(&foreign).unwrap().uid();
+        if chown(&foreign, Some(own + 1), None).is_err() {
+            return;
+        }
+        for mut fresh in [folder.disk(), disk.clone()] {
+            assert_eq!(kind(fresh.read("a")), ErrorKind::PermissionDenied);
+            assert_eq!(
+                kind(fresh.read_at("a", 0, &mut [0])),
+                ErrorKind::PermissionDenied
+            );
+            assert_eq!(
+                kind(fresh.write_at("a", 0, b"3")),
+                ErrorKind::PermissionDenied
+            );
+        }
+        assert_eq!(disk.list().unwrap(), ["a"]);
+        disk.remove("a").unwrap();
     }
 
     #[test]

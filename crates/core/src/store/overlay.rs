@@ -47,6 +47,10 @@ impl Store for Overlay<'_> {
         if self.unchanged.is_some() && !mutant(Mutant::UpdatedInPlace) {
             return self.put(VersionId::INPUT, owner, input);
         }
+        // An entry of this job, which is read first, would hide the new copy.
+        if self.above.get(VersionId::INPUT, owner)?.is_some() {
+            self.put(VersionId::INPUT, owner, input)?;
+        }
         self.below.hold(owner, input)
     }
 
@@ -151,8 +155,11 @@ mod tests {
         assert_eq!(overlay.get(later, Node(0)).unwrap(), None);
         overlay.put(VersionId::INPUT, Node(0), &block(2)).unwrap();
         assert_eq!(input(&overlay), Some(block(2)));
+        // A copy that is made again replaces both.
+        overlay.hold(Node(0), &block(4)).unwrap();
+        assert_eq!(input(&overlay), Some(block(4)));
         overlay.clear();
-        assert_eq!(input(&overlay), Some(block(1)));
+        assert_eq!(input(&overlay), Some(block(4)));
         overlay.hold(Node(1), &block(3)).unwrap();
         assert_eq!(overlay.get(VersionId::INPUT, Node(1)), Ok(Some(block(3))));
         overlay.discard(Node(0));

@@ -96,6 +96,28 @@ fn blocks_stay_on_the_ranks_that_sorted_them() {
     }
 }
 
+/// A rank without work has no block that could be lost with it.
+#[test]
+fn a_failed_rank_that_was_excluded_loses_no_result() {
+    let config = GroupConfig {
+        release_after_run: true,
+        ..GroupConfig::default()
+    };
+    let outcomes = play_group(4, 1, config, "2@10", |rank, group| {
+        start_monitor(group)?;
+        let mut sorted = group.sort_keys(&keys(rank))?;
+        assert_eq!(
+            sorted.blocks().all(|block| block.records.is_empty()),
+            rank == Rank(2)
+        );
+        fail_in(group, 10, 2)?;
+        group.recover(&mut sorted)?;
+        assert!(group.lost_ranks().is_empty());
+        Ok(parts(&sorted))
+    });
+    assert_eq!(joined(outcomes), all_keys(4));
+}
+
 /// Sorts with a slow rank, and recovers and gathers the result after a failure. Returns whether a survivor has given up a
 /// block.
 fn recover_after_exclusion(seed: u64) -> bool {

@@ -299,6 +299,37 @@ fn a_failed_idle_spare_loses_no_result() {
     }
 }
 
+/// Sorts without redundancy, and recovers the result after the failure of a rank that had work.
+fn recovered_without_redundancy() -> Vec<Option<Status>> {
+    let config = GroupConfig {
+        store: StoreChoice::Memory(0),
+        ..with_spares(1)
+    };
+    let outcomes = play_group(4, 1, config, "1@10", |rank, group| {
+        let mine = if rank == Rank(3) {
+            Vec::new()
+        } else {
+            keys(rank)
+        };
+        let mut sorted = group.sort_keys(&mine)?;
+        fail_in(group, 10, 1)?;
+        let recovered = group.recover(&mut sorted);
+        assert_eq!(group.lost_ranks().contains(Rank(1)), recovered.is_err());
+        recovered
+    });
+    statuses(&outcomes)
+}
+
+#[test]
+fn a_failed_rank_loses_its_part_of_a_result_without_redundancy() {
+    let lost = Some(Status::DataLost);
+    assert_eq!(recovered_without_redundancy(), [lost, None, lost, lost]);
+    set_mutant(Some(Mutant::FailedRanksHadNoBlocks));
+    let found = recovered_without_redundancy();
+    set_mutant(None);
+    assert!(!found.contains(&lost));
+}
+
 /// Recovers a result after the failure of rank 1. The holder of both inputs on another host is the spare, which fails in the
 /// sort. Returns whether the spare survives the sort, or the error of rank 0.
 fn recovered_without_spare(step: u32) -> std::result::Result<bool, String> {

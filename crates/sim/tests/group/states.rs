@@ -1,6 +1,12 @@
 //! States of the caller's own loop, without the loop of the trials.
 
+use super::named::World;
+use super::redundancy::fail_in;
+use super::stored_rounds::{Sums, expected_from, initial, listed, run_stored};
+use std::collections::BTreeMap;
+
 use super::*;
+use ftsort_core::group::DataChecks;
 
 #[test]
 fn states_that_were_not_committed_are_discarded() {
@@ -43,4 +49,32 @@ fn a_commit_after_a_failure_moves_the_states() {
         let done = Some(Status::Ok);
         assert_eq!(statuses(&outcomes), [done, done, None], "seed {seed}");
     }
+}
+
+/// Recovers the states after all rounds. The copy of the state of the failed rank at its first holder has changed.
+fn recover_changed(digest: bool) -> Vec<u64> {
+    let config = GroupConfig {
+        store: StoreChoice::Memory(2),
+        checks: DataChecks {
+            digest,
+            purity: false,
+        },
+        ..GroupConfig::default()
+    };
+    let outcomes = play_group(4, 1, config, "0~6.replica 1@20", |rank, group| {
+        let sums = Sums::new(&World::default(), 6);
+        let mut result = run_stored(group, &sums, (&initial(rank.0), 0))?;
+        fail_in(group, 20, 1)?;
+        group.recover_states(&mut result)?;
+        Ok(listed(&result))
+    });
+    let states = outcomes.into_iter().flatten().flat_map(Result::unwrap);
+    states.collect::<BTreeMap<_, _>>().into_values().collect()
+}
+
+#[test]
+fn a_changed_copy_of_a_final_state_is_not_used_for_a_recovery() {
+    let right = expected_from((0..4).map(initial));
+    assert_eq!(recover_changed(true), right);
+    assert_ne!(recover_changed(false), right);
 }

@@ -73,6 +73,19 @@ fn a_faulty_link_never_gives_a_wrong_result() {
     });
 }
 
+/// A link changes two messages in each direction, and is right from then on: both of its ranks are excluded, and have the
+/// only copies of their inputs.
+#[test]
+fn inputs_of_excluded_ranks_are_used_where_no_other_rank_has_a_copy() {
+    for (ranks, algorithm) in [(4, "samplesort"), (4, "hyperquicksort"), (2, "samplesort")] {
+        let line = format!(
+            "ranks={ranks} seed=3 records=40 keys=1000 algorithm={algorithm} store=memory:1 checks=1 \
+             corrupt=0-1~1.message,0-1~1.message"
+        );
+        assert!(first_outcome(&line).result.is_ok(), "{line}");
+    }
+}
+
 /// A rank sends a wrong block while it recovers the blocks of a failed rank.
 #[test]
 fn every_crash_with_a_corrupt_message() {

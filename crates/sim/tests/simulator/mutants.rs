@@ -204,10 +204,10 @@ fn is_detected_directly(mutant: Mutant) -> bool {
     trials.any(|trial| trial.mutant == Some(mutant) && judge(&trial, &run(&trial, false)).is_some())
 }
 
-/// Mutants of queries, external sorts, states with a name, and shares, which no trial runs, and of copies whose loss no
-/// trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs,
+/// Mutants of the watch on silent ranks, whose unit tests detect them. Mutants of queries, external sorts, states with a
+/// name, and shares, which no trial runs, and of copies whose loss no trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs,
 /// protected.rs, parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect them.
-const IN_GROUPS: [Mutant; 48] = [
+const IN_GROUPS: [Mutant; 50] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -239,6 +239,8 @@ const IN_GROUPS: [Mutant; 48] = [
     Mutant::LostSignNotRepeated,
     Mutant::OwnFilesCountAsLeft,
     Mutant::MovedNodeIgnored,
+    Mutant::FailedRanksHadNoBlocks,
+    Mutant::OldSilenceCounts,
     Mutant::FoundInputNotLoaded,
     Mutant::DividedInputHeld,
     Mutant::PiecesOfFormerHoldersKept,

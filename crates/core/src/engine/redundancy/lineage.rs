@@ -70,14 +70,14 @@ impl Job<'_, '_> {
             && !mutant(Mutant::FoundInputNotLoaded)
     }
 
-    /// Returns this rank's own input as its owner passed it, where copies of it outlive the job or become part of a code:
-    /// later jobs may sort it by another key, and the copy that this job sorts is in an order that suits its own key.
-    pub(super) fn own_as_passed(&self) -> Option<Block> {
-        if mutant(Mutant::DividedInputHeld) {
+    /// Returns the input of a node as its owner passed it, if that is this rank, and copies of it outlive the job or become
+    /// part of a code: later jobs may sort it by another key, and the copy that this job sorts is in an order that suits its
+    /// own key.
+    pub(super) fn own_as_passed(&self, node: Node) -> Option<Block> {
+        let me = self.engine.members.me();
+        if self.home_with_input(node) != Some(me) || mutant(Mutant::DividedInputHeld) {
             return None;
         }
-        let me = self.engine.members.me();
-        self.home_with_input(me.home())?;
         let encoded = self.redundancy.raw.get(&me.home()).cloned();
         let passed = || {
             let passed = self.inputs.passed.clone()?;
@@ -347,12 +347,12 @@ impl Job<'_, '_> {
             });
         }
         for (node, from) in &plan.moves {
-            let is_own_input = self.progress.membership.is_none() && *node == me.home();
-            let block = match self.own_as_passed() {
-                _ if *from != me => None,
-                Some(own) if is_own_input => Some(own),
-                _ => self.progress.blocks.get(node).cloned(),
+            let is_input = self.progress.membership.is_none();
+            let moved = || {
+                let passed = is_input.then(|| self.own_as_passed(*node)).flatten();
+                passed.or_else(|| self.progress.blocks.get(node).cloned())
             };
+            let block = (*from == me).then(moved).flatten();
             transfers.push(Transfer {
                 from: *from,
                 to: self.engine.members.executor(*node),
@@ -380,9 +380,7 @@ impl Job<'_, '_> {
     /// Returns an input that this rank holds, for another holder. A copy that outlives the job is as the owner passed
     /// it, because later jobs may sort it by another key, and all holders must sort equal keys alike.
     fn input_to_copy(&mut self, origin: Rank) -> Result<Block> {
-        if origin == self.engine.members.me()
-            && let Some(own) = self.own_as_passed()
-        {
+        if let Some(own) = self.own_as_passed(origin.home()) {
             return Ok(own);
         }
         let input = self.redundancy.store.held(origin.home());

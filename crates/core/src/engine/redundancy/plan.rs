@@ -201,7 +201,11 @@ impl Job<'_, '_> {
     /// Returns the rank that sends an input or pieces of it. None: no rank has it, and it is not reloaded.
     fn sender(&self, origin: Rank, holdings: &Holdings, plan: &Plan) -> Option<Rank> {
         let members = &self.engine.members;
-        let held = holdings.of(origin, members);
+        let mut held = holdings.of(origin, members);
+        let is_trusted = |rank: &Rank| !members.is_excluded_for_corruption(*rank);
+        if held.iter().any(is_trusted) {
+            held.retain(is_trusted);
+        }
         match held.is_empty() {
             _ if mutant(Mutant::RequestsFromFailedOwner) => Some(origin),
             false => Some(nearest(origin, &held)),

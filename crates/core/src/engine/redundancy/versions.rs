@@ -54,7 +54,7 @@ impl<'e> Job<'_, 'e> {
             }
         }
         let result = self.renew_parity_of_inputs(result)?;
-        let own_input = self.own_as_passed();
+        let own_input = self.own_as_passed(me.home());
         let mut versions = self.versions();
         (versions.in_place, versions.own_input) = (holdings, own_input);
         let result = versions.save(VersionId::INPUT, result)?;
@@ -108,10 +108,11 @@ impl<'e> Job<'_, 'e> {
             if is_here || from != me && to != me {
                 continue;
             }
-            let block = match self.own_as_passed() {
-                _ if from != me => None,
-                Some(own) if node == me.home() => Some(own),
-                _ => result.check(self.input_of(node)),
+            let passed = self.own_as_passed(node);
+            let block = if from == me {
+                passed.or_else(|| result.check(self.input_of(node)))
+            } else {
+                None
             };
             let block = block.map(|block| self.with_digest(home, block));
             transfers.push(Transfer { from, to, block });

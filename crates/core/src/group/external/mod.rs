@@ -22,14 +22,14 @@ mod reading;
 
 use self::job::{ExternalJob, geometry};
 use self::making::remove_runs;
-use self::output::{identity_of, left_manifest, manifest_name, remove_drafts};
+use self::output::{check_source_names, identity_of, left_manifest, remove_drafts};
 use self::reading::Reading;
 use super::config::{agree_on_equal, hash_of};
 use super::input::{InputOrigin, Prepared};
 use super::{Group, JobKind, Sorted};
 use crate::engine::reported_by_all;
 use crate::external::manifest::Manifest;
-use crate::external::parts::OutputParts;
+use crate::external::parts::{OutputParts, manifest_name};
 use crate::external::places::{ExternalFiles, Transfer};
 use crate::external::run::first_cut;
 use crate::members::Rank;
@@ -154,6 +154,7 @@ impl<T: Transport> Group<T> {
                     "FTSORT_BITONIC_MERGE sorts bitonic sequences, and an external sort has none";
                 return Err(Error::new(Status::Argument, text));
             }
+            check_source_names(&sort)?;
             let identity = identity_of(&sort)?;
             Ok((sort, identity))
         });
@@ -222,7 +223,7 @@ impl<T: Transport> Group<T> {
         };
         let geometry = &manifest.geometry;
         let least = geometry.least_share(identity.record_bytes, manifest.block);
-        if (share as u64) < least && !manifest.is_finished {
+        if (share as u64) < least && !manifest.is_written() {
             let text = format!(
                 "the sort to resume has {} runs, and a rank has memory for blocks of {share} bytes in all: give it {} bytes",
                 geometry.chunks(),

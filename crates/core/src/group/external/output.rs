@@ -12,7 +12,7 @@ use super::ExternalSort;
 use super::job::ExternalJob;
 use super::making::remove_runs;
 use crate::external::manifest::{Identity, Manifest};
-use crate::external::parts::{OutputParts, draft_name};
+use crate::external::parts::{OutputParts, draft_name, is_state_of, manifest_name};
 use crate::mutants::{Mutant, mutant};
 use crate::store::directory::{Files, refusal};
 use ftsort_kernels::error::{Error, Result, Status};
@@ -51,12 +51,14 @@ impl ExternalJob {
         let files = &mut self.files.places.output;
         for part in self.output.all() {
             let name = self.output.draft_of(part);
-            match files.write(&name, &[]) {
-                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                    return Err(refusal("create", &**files, &name, &error));
+            let made = match files.write(&name, &[]) {
+                // Opening a file finds whether it belongs to another user.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    files.read(&name).map(|_| ())
                 }
-                _ => {}
-            }
+                made => made,
+            };
+            made.map_err(|error| refusal("create", &**files, &name, &error))?;
         }
         Ok(())
     }
@@ -147,9 +149,18 @@ pub(super) fn remove_drafts(files: &mut dyn Files, output: &OutputParts) -> Resu
     Ok(())
 }
 
-/// The name of the manifest of an output.
-pub(super) fn manifest_name(output: &str) -> String {
-    format!("{output}.ftsort")
+/// `Status::Argument` if the sort would overwrite or remove a file of its source.
+pub(super) fn check_source_names(sort: &ExternalSort) -> Result<()> {
+    let source = &sort.files.places.source;
+    let Some(path) = source.beside_output(&|name| is_state_of(&sort.output, name)) else {
+        return Ok(());
+    };
+    let text = format!(
+        "the source {path} has the name of a temporary file of the output {}, which the sort \
+         removes: rename the source, or name another output",
+        sort.output
+    );
+    Err(Error::new(Status::Argument, text))
 }
 
 /// The properties of the data of a sort.

@@ -121,6 +121,8 @@ pub struct Watch {
     /// The begin of the wait, or the last progress in it.
     since: f64,
     looked: f64,
+    /// The begin of the time in which this rank has probed the others without a long pause.
+    probing_since: f64,
     /// Whether the present wait is published.
     is_published: bool,
     /// The index of the rank that is probed next, and the instant.
@@ -148,6 +150,7 @@ impl Watch {
             has_met: false,
             since: 0.0,
             looked: 0.0,
+            probing_since: 0.0,
             is_published: false,
             next_peer: 0,
             next_probe: 0.0,
@@ -179,7 +182,7 @@ impl Watch {
     /// Begins a wait.
     pub fn begin(&mut self, now: f64) {
         self.since = now;
-        self.looked = now;
+        self.note_look(now);
     }
 
     /// Notes progress in a wait.
@@ -196,19 +199,27 @@ impl Watch {
 
     /// Whether it is time to look for failures and at the timeout.
     pub fn is_due(&mut self, now: f64) -> bool {
-        let away = now - self.looked;
-        if away <= LOOK_EVERY {
+        if now - self.looked <= LOOK_EVERY {
             return false;
         }
-        self.looked = now;
         // This rank was stopped and continued, or had no processor: the others could not make progress with it.
-        if self
-            .timeout
-            .is_some_and(|timeout| away > part_of(timeout, AWAY))
-        {
+        if self.note_look(now) {
             self.since = now;
         }
         true
+    }
+
+    /// Notes that this rank looks at the state of the group. Returns whether it has not done so for a long time: then
+    /// probes that were not answered before say nothing about the ranks now.
+    fn note_look(&mut self, now: f64) -> bool {
+        let away = now - mem::replace(&mut self.looked, now);
+        let was_away = self
+            .timeout
+            .is_some_and(|timeout| away > part_of(timeout, AWAY));
+        if was_away && !mutant(Mutant::OldSilenceCounts) {
+            self.probing_since = now;
+        }
+        was_away
     }
 
     /// Publishes that this rank waits, and sends the probes that are due. `Status::Mpi` if the wait has to end.
@@ -274,7 +285,10 @@ impl Watch {
             }
             let signs = mpi.signs_of_life(*rank);
             let is_silent = match signs.at_work {
-                Some(_) => signs.unanswered >= SILENT_AFTER && now - signs.unanswered_since > limit,
+                Some(_) => {
+                    let since = signs.unanswered_since.max(self.probing_since);
+                    signs.unanswered >= SILENT_AFTER && now - since > limit
+                }
                 // Perhaps it cannot even be probed.
                 None => self.is_chosen && waited > limit,
             };

@@ -139,6 +139,29 @@ fn the_silence_of_a_rank_counts_on_in_the_next_wait() {
     assert!(end < 75.0, "{end}");
 }
 
+/// The rank missed some probes in a wait that ended, and this rank has sent none since.
+fn end_after_a_silence(peers: &mut Peers) -> (Watch, Option<(f64, String)>) {
+    peers.answers[2] = None;
+    let mut watch = watch(Timeout::Default);
+    assert_eq!(wait(&mut watch, peers, 25.0), None);
+    assert!(peers.signs[2].unanswered >= SILENT_AFTER);
+    peers.now += 100.0;
+    watch.begin(peers.now);
+    let until = peers.now + 4.0;
+    let end = wait(&mut watch, peers, until);
+    (watch, end)
+}
+
+#[test]
+fn a_silence_before_a_time_without_waits_gives_no_rank_up() {
+    let mut peers = peers(Some(Activity::AtWork));
+    let (mut watch, end) = end_after_a_silence(&mut peers);
+    assert_eq!(end, None);
+    let begin = peers.now;
+    let (end, _) = wait(&mut watch, &mut peers, HOUR).expect("rank 2 does not answer");
+    assert!(end - begin > 50.0 && end - begin < 75.0, "{end}");
+}
+
 #[test]
 fn a_rank_that_is_continued_in_time_is_not_given_up() {
     let mut peers = peers(Some(Activity::AtWork));
@@ -260,6 +283,12 @@ fn probes_stay_within_their_rate_in_a_large_group() {
 #[cfg(feature = "testing")]
 #[test]
 fn the_mutants_break_the_rules() {
+    set_mutant(Some(Mutant::OldSilenceCounts));
+    let mut silent = peers(Some(Activity::AtWork));
+    let end = end_after_a_silence(&mut silent);
+    set_mutant(None);
+    assert!(end.1.is_some());
+
     set_mutant(Some(Mutant::TimeoutFromLastMessage));
     let mut healthy = peers(Some(Activity::AtWork));
     let end = wait(&mut watch(Timeout::Default), &mut healthy, HOUR);

@@ -139,6 +139,8 @@ enum Defect {
     Short,
     /// A piece cannot be read.
     Unreadable,
+    /// Another user has made a file with the temporary name of the output.
+    Foreign,
 }
 
 /// A directory in which accesses to pieces go wrong, from one on.
@@ -163,6 +165,10 @@ impl Defective {
         });
         is_wrong
     }
+
+    fn is_foreign(&self, name: &str) -> bool {
+        self.defect == Defect::Foreign && name == "sorted.partial"
+    }
 }
 
 impl Files for Defective {
@@ -175,6 +181,9 @@ impl Files for Defective {
     }
 
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        if self.is_foreign(name) {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
         self.files.write(name, parts)
     }
 
@@ -213,6 +222,9 @@ impl Files for Defective {
     }
 
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
+        if self.is_foreign(name) {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
         self.files.read(name)
     }
 
@@ -293,4 +305,27 @@ fn a_directory_that_damages_all_pieces_is_an_error() {
         assert_eq!(world.runs(), 0);
         assert_eq!(world.output.borrow().names(), [""; 0]);
     }
+}
+
+#[test]
+fn the_output_is_not_written_to_a_file_of_another_user() {
+    let outcomes = try_job(
+        &World::new(143),
+        2,
+        (1, &[]),
+        |group, rank, handle, world| {
+            let mut sort = sort_of(world, rank, handle, true);
+            sort.files.places.output = Box::new(Defective {
+                files: InMemoryDirectory::new(&world.output, handle, FileModel::default()),
+                defect: Defect::Foreign,
+                left: Rc::default(),
+            });
+            group.external_sort(sort)
+        },
+    )
+    .unwrap();
+    assert_eq!(statuses(&outcomes), [Some(Status::Store); 2]);
+    let error = outcomes[0].as_ref().unwrap().as_ref().unwrap_err();
+    let text = "cannot create the directory/sorted.partial: permission denied";
+    assert_eq!(error.text, text);
 }

@@ -182,6 +182,29 @@ fn runs_without_records_of_later_batches_are_made_again() {
     assert_eq!(resumed_with_an_older_manifest(), None);
 }
 
+/// A job may end when all records are in the output, before the output has its name.
+#[test]
+fn a_written_output_needs_no_memory_for_its_name() {
+    let mut resumed = 0;
+    for step in 1.. {
+        let world = World::new(143);
+        let outcomes = job(&world, 1, (1, &[crash(0, step)]), true).expect("no hang");
+        if outcomes[0].is_some() {
+            break;
+        }
+        let output = world.output.borrow();
+        let manifest = output.content("sorted.ftsort").and_then(Manifest::decode);
+        drop(output);
+        if manifest.is_some_and(|manifest| manifest.is_written() && !manifest.is_finished) {
+            resumed += 1;
+            world.memory.set(memory_for(1));
+            let outcomes = job(&world, 2, (2, &[]), true);
+            assert_eq!(survivors_of(&world, outcomes, true), Ok(2), "step {step}");
+        }
+    }
+    assert!(resumed > 0);
+}
+
 /// The state of a sort of larger records is longer than that of a sort of smaller ones.
 #[test]
 fn a_sort_of_larger_records_is_not_resumed() {
