@@ -226,6 +226,7 @@ int main(int argc, char **argv)
   ftsort_status status;
   size_t failures, size;
   uint32_t fine;
+  int in_memory;
 
   job.config = config;
   job.files = files;
@@ -258,7 +259,10 @@ int main(int argc, char **argv)
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   fine = 1;
-  if (fits_into_memory(&job, job.progress.bytes)) {
+  /* An earlier job that was killed may have left its OUTPUT.part. No rank writes before the agreement that follows. */
+  if (ftsort_executor(job.group, 0) == job.self) unlink(job.part);
+  in_memory = fits_into_memory(&job, job.progress.bytes);
+  if (in_memory) {
     /* Data without any copy left are lost on all ranks alike, but the file still exists: the survivors read it again. */
     do status = sort_into_part(&job, &fine);
     while (status == FTSORT_ERR_DATA_LOST);
@@ -269,9 +273,10 @@ int main(int argc, char **argv)
     fprintf(stderr, "rank %d: %s\n", job.self, ftsort_last_error(job.group));
     fine = 0;
   }
-  /* The executor of node 0 renames the file. If it fails meanwhile, the next executor does it. */
+  /* The executor of node 0 renames the file. If it fails meanwhile, the next executor does it. An external sort has
+   * renamed its output. */
   for (failures = 1; fine && failures > 0;) {
-    if (ftsort_executor(job.group, 0) == job.self && access(job.part, F_OK) == 0)
+    if (in_memory && ftsort_executor(job.group, 0) == job.self && access(job.part, F_OK) == 0)
       fine = truncate(job.part, info.st_size) == 0 && rename(job.part, job.output) == 0;
     if (ftsort_agree(job.group, &fine, &failures) != FTSORT_OK) fine = 0;
   }

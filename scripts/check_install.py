@@ -20,7 +20,8 @@ LIMIT = 60
 
 CONSUMER = """
 cmake_minimum_required(VERSION 3.16)
-project(consumer C CXX)
+# find_package enables C.
+project(consumer CXX)
 find_package(ftsort REQUIRED)
 add_executable(shared hello.c)
 target_link_libraries(shared PRIVATE ftsort::ftsort)

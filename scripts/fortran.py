@@ -108,15 +108,15 @@ PROCEDURES = """\
     record%key = {key}
   end function
 
-  ! Sorts the numbers of all ranks of a communicator, with its group (ftsort_group_of).
+  ! Sorts the numbers of all ranks of a communicator, as ftsort_sort of C: ftsort_error_text(c_null_ptr) has its error.
   integer(c_int32_t) function ftsort_sort_{name}(comm, values, result) result(status)
     integer, intent(in) :: comm
     {type}, intent(in), target, contiguous :: values(:)
     type(c_ptr), intent(out) :: result
-    type(c_ptr) :: group
-    result = c_null_ptr
-    status = ftsort_group_of(comm, group)
-    if (status == FTSORT_OK) status = ftsort_run_{name}(group, values, result)
+    type(c_ptr) :: data
+    data = c_null_ptr
+    if (size(values) > 0) data = c_loc(values(1))
+    status = ftsort_sort_records(comm, data, size(values, kind=c_size_t), ftsort_fortran_type({key}), result)
   end function
 
   ! Sorts the numbers of all ranks of a group.

@@ -1160,15 +1160,16 @@ contains
     record%key = FTSORT_KEY_I8
   end function
 
-  ! Sorts the numbers of all ranks of a communicator, with its group (ftsort_group_of).
+  ! Sorts the numbers of all ranks of a communicator, as ftsort_sort of C: ftsort_error_text(c_null_ptr) has its error.
   integer(c_int32_t) function ftsort_sort_int8(comm, values, result) result(status)
     integer, intent(in) :: comm
     integer(c_int8_t), intent(in), target, contiguous :: values(:)
     type(c_ptr), intent(out) :: result
-    type(c_ptr) :: group
-    result = c_null_ptr
-    status = ftsort_group_of(comm, group)
-    if (status == FTSORT_OK) status = ftsort_run_int8(group, values, result)
+    type(c_ptr) :: data
+    data = c_null_ptr
+    if (size(values) > 0) data = c_loc(values(1))
+    status = ftsort_sort_records(comm, data, size(values, kind=c_size_t), ftsort_fortran_type(FTSORT_KEY_I8), &
+        result)
   end function
 
   ! Sorts the numbers of all ranks of a group.
@@ -1204,15 +1205,16 @@ contains
     record%key = FTSORT_KEY_I16
   end function
 
-  ! Sorts the numbers of all ranks of a communicator, with its group (ftsort_group_of).
+  ! Sorts the numbers of all ranks of a communicator, as ftsort_sort of C: ftsort_error_text(c_null_ptr) has its error.
   integer(c_int32_t) function ftsort_sort_int16(comm, values, result) result(status)
     integer, intent(in) :: comm
     integer(c_int16_t), intent(in), target, contiguous :: values(:)
     type(c_ptr), intent(out) :: result
-    type(c_ptr) :: group
-    result = c_null_ptr
-    status = ftsort_group_of(comm, group)
-    if (status == FTSORT_OK) status = ftsort_run_int16(group, values, result)
+    type(c_ptr) :: data
+    data = c_null_ptr
+    if (size(values) > 0) data = c_loc(values(1))
+    status = ftsort_sort_records(comm, data, size(values, kind=c_size_t), &
+        ftsort_fortran_type(FTSORT_KEY_I16), result)
   end function
 
   ! Sorts the numbers of all ranks of a group.
@@ -1248,15 +1250,16 @@ contains
     record%key = FTSORT_KEY_I32
   end function
 
-  ! Sorts the numbers of all ranks of a communicator, with its group (ftsort_group_of).
+  ! Sorts the numbers of all ranks of a communicator, as ftsort_sort of C: ftsort_error_text(c_null_ptr) has its error.
   integer(c_int32_t) function ftsort_sort_int32(comm, values, result) result(status)
     integer, intent(in) :: comm
     integer(c_int32_t), intent(in), target, contiguous :: values(:)
     type(c_ptr), intent(out) :: result
-    type(c_ptr) :: group
-    result = c_null_ptr
-    status = ftsort_group_of(comm, group)
-    if (status == FTSORT_OK) status = ftsort_run_int32(group, values, result)
+    type(c_ptr) :: data
+    data = c_null_ptr
+    if (size(values) > 0) data = c_loc(values(1))
+    status = ftsort_sort_records(comm, data, size(values, kind=c_size_t), &
+        ftsort_fortran_type(FTSORT_KEY_I32), result)
   end function
 
   ! Sorts the numbers of all ranks of a group.
@@ -1292,15 +1295,16 @@ contains
     record%key = FTSORT_KEY_I64
   end function
 
-  ! Sorts the numbers of all ranks of a communicator, with its group (ftsort_group_of).
+  ! Sorts the numbers of all ranks of a communicator, as ftsort_sort of C: ftsort_error_text(c_null_ptr) has its error.
   integer(c_int32_t) function ftsort_sort_int64(comm, values, result) result(status)
     integer, intent(in) :: comm
     integer(c_int64_t), intent(in), target, contiguous :: values(:)
     type(c_ptr), intent(out) :: result
-    type(c_ptr) :: group
-    result = c_null_ptr
-    status = ftsort_group_of(comm, group)
-    if (status == FTSORT_OK) status = ftsort_run_int64(group, values, result)
+    type(c_ptr) :: data
+    data = c_null_ptr
+    if (size(values) > 0) data = c_loc(values(1))
+    status = ftsort_sort_records(comm, data, size(values, kind=c_size_t), &
+        ftsort_fortran_type(FTSORT_KEY_I64), result)
   end function
 
   ! Sorts the numbers of all ranks of a group.
@@ -1336,15 +1340,16 @@ contains
     record%key = FTSORT_KEY_F32
   end function
 
-  ! Sorts the numbers of all ranks of a communicator, with its group (ftsort_group_of).
+  ! Sorts the numbers of all ranks of a communicator, as ftsort_sort of C: ftsort_error_text(c_null_ptr) has its error.
   integer(c_int32_t) function ftsort_sort_real32(comm, values, result) result(status)
     integer, intent(in) :: comm
     real(c_float), intent(in), target, contiguous :: values(:)
     type(c_ptr), intent(out) :: result
-    type(c_ptr) :: group
-    result = c_null_ptr
-    status = ftsort_group_of(comm, group)
-    if (status == FTSORT_OK) status = ftsort_run_real32(group, values, result)
+    type(c_ptr) :: data
+    data = c_null_ptr
+    if (size(values) > 0) data = c_loc(values(1))
+    status = ftsort_sort_records(comm, data, size(values, kind=c_size_t), &
+        ftsort_fortran_type(FTSORT_KEY_F32), result)
   end function
 
   ! Sorts the numbers of all ranks of a group.
@@ -1380,15 +1385,16 @@ contains
     record%key = FTSORT_KEY_F64
   end function
 
-  ! Sorts the numbers of all ranks of a communicator, with its group (ftsort_group_of).
+  ! Sorts the numbers of all ranks of a communicator, as ftsort_sort of C: ftsort_error_text(c_null_ptr) has its error.
   integer(c_int32_t) function ftsort_sort_real64(comm, values, result) result(status)
     integer, intent(in) :: comm
     real(c_double), intent(in), target, contiguous :: values(:)
     type(c_ptr), intent(out) :: result
-    type(c_ptr) :: group
-    result = c_null_ptr
-    status = ftsort_group_of(comm, group)
-    if (status == FTSORT_OK) status = ftsort_run_real64(group, values, result)
+    type(c_ptr) :: data
+    data = c_null_ptr
+    if (size(values) > 0) data = c_loc(values(1))
+    status = ftsort_sort_records(comm, data, size(values, kind=c_size_t), &
+        ftsort_fortran_type(FTSORT_KEY_F64), result)
   end function
 
   ! Sorts the numbers of all ranks of a group.

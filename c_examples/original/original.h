@@ -102,14 +102,15 @@ static int sort_and_save(sorting *job, ftsort_status *status)
   int32_t *joined = NULL;
   ftsort_result *result = NULL;
   ftsort_block block;
-  int rank, fine = 1;
+  int rank, first, fine = 1;
   for (rank = 0; rank < job->ranks; rank++) {
     /* The executor of a rank that failed before this sort brings the rank's share. */
     size_t more = share_size(job, rank);
     if (rank == job->self || ftsort_executor(job->group, rank) != job->self || more == 0) continue;
+    first = joined == NULL;
     joined = (int32_t *)realloc(joined, (count + more) * sizeof *joined);
     if (joined == NULL) refuse("%s: no memory for %zu integers", job->program, count + more);
-    if (input != joined && count > 0) memcpy(joined, input, count * sizeof *joined);
+    if (first && count > 0) memcpy(joined, input, count * sizeof *joined);
     memcpy(joined + count, job->keys + share_start(job, rank), more * sizeof *joined);
     count += more;
     input = joined;

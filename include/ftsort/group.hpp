@@ -386,15 +386,15 @@ class basic_group {
   returned<void> gather(const tree &options, const sorted<T> &of_this_rank, Consume &&consume) const
   {
     const ftsort_tree_options native_options = options.native();
-    using consumer = std::remove_reference_t<Consume>;
+    /* A function has no address that converts to `void *`, but an object that refers to it has. */
+    auto consumer = [&consume](view<const T> piece) { consume(piece); };
     const auto call = [](void *user, const void *records, std::size_t count) noexcept {
       return detail::guarded([&] {
-        (*static_cast<consumer *>(user))(view<const T>(static_cast<const T *>(records), count));
+        (*static_cast<decltype(consumer) *>(user))(view<const T>(static_cast<const T *>(records), count));
         return 0;
       });
     };
-    void *user = const_cast<void *>(static_cast<const void *>(std::addressof(consume)));
-    return finish(ftsort_gather_sorted(get(), &native_options, of_this_rank.native(), call, user));
+    return finish(ftsort_gather_sorted(get(), &native_options, of_this_rank.native(), call, &consumer));
   }
 
   /** Describes the tree of the last call that used one (ftsort_tree_get_info). [L] */
@@ -529,9 +529,15 @@ class basic_group {
     using T = std::remove_cv_t<detail::element<const Range>>;
     const order<T> by = detail::make_order<T>(std::move(key)...);
     const ftsort_record record = by.native();
-    std::vector<T> out(wanted.size());
+    /* Not a vector of `T`, which may be `bool` or have no default constructor. */
+    std::vector<detail::unmade<T>> storage(wanted.size());
     const ftsort_status status = call(get(), &record, std::data(records), std::size(records), wanted.data(),
-                                      wanted.size(), out.data());
+                                      wanted.size(), storage.data());
+    std::vector<T> out;
+    if (status == FTSORT_OK) {
+      out.reserve(storage.size());
+      for (const auto &one : storage) out.push_back(one.value);
+    }
     return finish(status, [&] { return std::move(out); });
   }
 

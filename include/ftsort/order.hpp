@@ -6,7 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -120,6 +122,17 @@ inline constexpr int direction<std::ranges::greater, Key> = -1;
 template <class T, class Project>
 using key_type = std::remove_cv_t<std::remove_reference_t<std::invoke_result_t<Project, const T &>>>;
 
+/** Returns an integer whose order is the total order of IEEE 754. */
+template <class Number>
+auto total_order(Number number)
+{
+  using integer = std::conditional_t<sizeof(Number) == 4, std::int32_t, std::int64_t>;
+  integer bits = 0;
+  static_assert(sizeof bits == sizeof number, "long double has no order in ftsort: use double or a comparator");
+  std::memcpy(&bits, &number, sizeof bits);
+  return bits < 0 ? bits ^ std::numeric_limits<integer>::max() : bits;
+}
+
 /** A comparator and a projection of the caller, as a C callback. An exception ends the program. */
 template <class T, class Compare, class Project>
 struct comparison {
@@ -131,8 +144,15 @@ struct comparison {
     const comparison &self = *static_cast<const comparison *>(user);
     auto &&one = std::invoke(self.project, *static_cast<const T *>(a));
     auto &&other = std::invoke(self.project, *static_cast<const T *>(b));
-    if (std::invoke(self.compare, one, other)) return -1;
-    return std::invoke(self.compare, other, one) ? 1 : 0;
+    using key = key_type<T, Project>;
+    constexpr int ascending = direction<Compare, key>;
+    if constexpr (ascending != 0 && (std::is_same_v<key, float> || std::is_same_v<key, double>)) {
+      const auto low = total_order(one), high = total_order(other);
+      return low == high ? 0 : low < high ? -ascending : ascending;
+    } else {
+      if (std::invoke(self.compare, one, other)) return -1;
+      return std::invoke(self.compare, other, one) ? 1 : 0;
+    }
   }
 };
 
@@ -167,7 +187,8 @@ class order {
   {
     constexpr int direction = detail::direction<Compare, detail::key_type<T, Project>>;
     order made{nothing{}};
-    if constexpr (direction != 0 && std::is_same_v<Project, detail::identity>) {
+    constexpr bool is_number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
+    if constexpr (direction != 0 && is_number && std::is_same_v<Project, detail::identity>) {
       made.set_key(0, 0, detail::number_key<T>(), direction < 0);
     } else if constexpr (direction != 0 && std::is_member_object_pointer_v<Project>) {
       const ftsort_key_part part = detail::part_of<T>(project, direction < 0);
@@ -342,11 +363,16 @@ inline aggregate<std::uint64_t, std::nullptr_t> count() { return {FTSORT_COUNT, 
 
 namespace detail {
 
-/** The type of a sum: 64 bits of the kind of number. */
+/** The type of a sum: 64 bits of the kind of number, which is that of the underlying type of an enumeration. */
+template <class Number, bool = std::is_enum_v<Number>>
+struct sum_type {
+  using type = std::conditional_t<std::is_floating_point_v<Number>, double,
+                                  std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>>;
+};
 template <class Number>
-using sum_of = std::conditional_t<
-    std::is_floating_point_v<Number>, double,
-    std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>>;
+struct sum_type<Number, true> : sum_type<std::underlying_type_t<Number>> {};
+template <class Number>
+using sum_of = typename sum_type<Number>::type;
 
 }  // namespace detail
 

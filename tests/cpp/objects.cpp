@@ -7,6 +7,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -191,6 +192,64 @@ static void converted_and_constant_keys(const group &g)
       const std::size_t place = block.offset + i, count = static_cast<std::size_t>(ranks);
       EXPECT(block[i].number == (place < count ? 3 : 1 + static_cast<int>((place - count) % 2)));
     }
+}
+
+/* Projections of floating-point numbers have the total order of IEEE 754, as numbers and members have. */
+static void total_order(const group &g)
+{
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> numbers = {nan, 1.5, -0.0, -nan, 0.0, -infinity, -1.5, infinity};
+  std::vector<double> whole;
+  for (const double number : {-nan, -infinity, -1.5, -0.0, 0.0, 1.5, infinity, nan})
+    whole.insert(whole.end(), static_cast<std::size_t>(ranks), number);
+  const std::vector<double> reversed(whole.rbegin(), whole.rend());
+  const auto same = [](const double &a, const double &b) { return std::memcmp(&a, &b, sizeof a) == 0; };
+  EXPECT(is_part_of(value(g.sort(numbers)), whole, same));
+  EXPECT(is_part_of(value(g.sort(numbers, [](const double &number) { return number; })), whole, same));
+  const auto narrow = [](const double &number) { return static_cast<float>(number); };
+  EXPECT(is_part_of(value(g.sort(numbers, narrow)), whole, same));
+  EXPECT(is_part_of(value(g.sort(numbers, std::greater<>{}, narrow)), reversed, same));
+  EXPECT(is_part_of(value(g.sort(numbers, std::greater<>{}, [](const double &number) { return number; })), reversed,
+                    same));
+}
+
+/* A record with an operator, an enumeration below 0, and no default constructor. */
+enum class weight : std::int8_t { light = -3, heavy = 4 };
+struct package {
+  explicit package(int made) : number(made), mass(made % 2 == 0 ? weight::light : weight::heavy) {}
+  int number;
+  weight mass;
+  friend bool operator<(const package &a, const package &b) { return a.number < b.number; }
+};
+
+static std::size_t consumed;
+static void consume(ftsort::view<const package> piece) { consumed += piece.size(); }
+
+static void packages(const group &g)
+{
+  std::vector<package> here, whole;
+  for (int i = 10 * ranks; i-- > 0;) {
+    whole.insert(whole.begin(), package(i));
+    if (i % ranks == g.rank()) here.push_back(package(i));
+  }
+  const auto same = [](const package &a, const package &b) { return a.number == b.number; };
+  const auto sorted = value(g.sort(here, std::less<>{}));
+  EXPECT(is_part_of(sorted, whole, same));
+  value(g.gather(ftsort::tree(), sorted, consume));
+  EXPECT(consumed == (value(g.tree_info()).executor == g.rank() ? whole.size() : 0));
+
+  const auto sum = ftsort::sum(&package::mass);
+  static_assert(std::is_same_v<decltype(sum), const ftsort::aggregate<std::int64_t, weight package::*>>);
+  const auto sums = value(g.group_by(here, ftsort::by(&package::mass), sum, ftsort::count()));
+  for (const auto &rows : sums)
+    for (std::size_t i = 0; i < rows.size(); i++)
+      EXPECT(rows.column<1>()[i] == static_cast<int>(rows.column<0>()[i].mass) * 5 * ranks);
+
+  const std::vector<std::uint64_t> wanted = {3, 0};
+  EXPECT(value(g.select(here, wanted, &package::number))[0].number == 3);
+  const std::array<bool, 2> flags = {true, g.rank() == 0}; /* ranks - 1 times false, ranks + 1 times true */
+  EXPECT(value(g.select(flags, wanted)) == (std::vector<bool>{ranks <= 4, false}));
+  EXPECT(value(g.quantiles(flags, std::array<double, 1>{1.0})) == std::vector<bool>{true});
 }
 
 struct place {
@@ -484,6 +543,8 @@ int main(int argc, char **argv)
   external_sorts(g);
   base_classes(g);
   converted_and_constant_keys(g);
+  total_order(g);
+  packages(g);
   rounds(g);
   trees(g);
   failures_and_states(g);

@@ -227,6 +227,7 @@ contains
     end do
     call has_total(int(ranks, c_int64_t) * n, "all numbers")
     call generic_kinds
+    call different_kinds
     record = by(0_c_size_t, 0_c_size_t, FTSORT_KEY_COMPARE)
     record%compare = c_funloc(compare)
     call ok(ftsort_run(g, record, c_loc(stars), n, result), "ftsort_run")
@@ -302,6 +303,23 @@ contains
     call ftsort_values(result, 1, found_real)
     if (me == 0) call expect(found_real(1) < 0, "reals in order")
     call has_total(3_c_int64_t * ranks, "reals")
+  end subroutine
+
+  ! A sort of an array without a group of the caller has its error text.
+  subroutine different_kinds
+    integer(c_int32_t) :: integers(3), status
+    character(len=:), allocatable :: text
+    type(c_ptr) :: group
+    integers = 1
+    if (me == 0) then
+      status = ftsort_sort(comm, integers, result)
+    else
+      status = ftsort_sort(comm, numbers, result)
+    end if
+    text = ftsort_error_text(c_null_ptr)
+    call expect(status == FTSORT_ERR_ARGUMENT, "different kinds of numbers are an error")
+    call ok(ftsort_group_of(comm, group), "ftsort_group_of")
+    call expect(len(text) > 0 .and. text == ftsort_error_text(group), "the error text of a sort without a group")
   end subroutine
 
   subroutine queries

@@ -110,6 +110,8 @@ fn sort_file(options: &str) -> Result<(), Failed> {
     let (input, output) = (folder.path().join("input"), folder.path().join("output"));
     let mut keys = random_keys(7, 100_003);
     fs::write(&input, bytes(&keys))?;
+    // A job that was killed left this file. It must not replace the output.
+    fs::write(folder.path().join("output.part"), "old")?;
     keys.sort_unstable();
     let program = program("c_examples/sort_file.c")?;
     let mut arguments = words(options, &folder);

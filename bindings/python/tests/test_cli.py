@@ -90,6 +90,39 @@ def test_sorts_by_several_keys_and_by_text(folder):
     assert np.array_equal(np.load("sorted.npy"), np.sort(words))
 
 
+def test_sorts_texts_with_zeros_inside(folder):
+    np.save("in.npy", np.array(["b\0z", "b\0a", "a\0z", "c"] * 20))
+    good("sort", "in.npy", "-o", "out.npy", "-n", RANKS)
+    assert [text[0] for text in np.load("out.npy")] == ["a"] * 20 + ["b"] * 40 + ["c"] * 20
+
+
+def test_outputs_have_the_permissions_of_the_file_that_they_replace(folder):
+    np.save("in.npy", np.arange(50.0))
+    mask = os.umask(0o027)
+    try:
+        for name in ("out.npy", "out.csv", "large.npy"):
+            if name == "out.csv":
+                pytest.importorskip("pyarrow")
+            more = ["--external"] if name == "large.npy" else []
+            for mode in (0o640, 0o600, 0o644):
+                if mode != 0o640:
+                    os.chmod(name, mode)
+                good("sort", "in.npy", "-o", name, "-n", "2", *more)
+                assert os.stat(name).st_mode & 0o777 == mode, (name, oct(mode))
+    finally:
+        os.umask(mask)
+
+
+def test_texts_with_line_ends_are_no_csv(folder):
+    pytest.importorskip("pyarrow")
+    np.save("in.npy", np.array([(1, b"a\nb"), (2, b"c")], [("n", "i4"), ("s", "S3")]))
+    status, output, errors = command("sort", "in.npy", "-o", "out.csv", "-n", "2", "--json")
+    assert status == 1 and "Traceback" not in errors and os.listdir(folder) == ["in.npy"]
+    last = json.loads(output.splitlines()[-1])
+    assert last["event"] == "summary" and not last["ok"]
+    assert "the field s holds a text with a line end" in last["message"]
+
+
 def test_sorts_raw_files_and_a_file_in_place(folder):
     values = np.random.default_rng(2).normal(size=4000).astype("f4")
     pathlib.Path("a.bin").write_bytes(values.tobytes())
@@ -169,6 +202,8 @@ def test_quantiles_and_top_print_rows(folder):
     shown = [json.loads(line) for line in good("top", "in.npy", "-c", "3", "--key", "magnitude", "-n", RANKS,
                                                "--json").splitlines()]
     assert [row["id"] for row in shown[-1]["result"]] == rows["id"][order].tolist()
+    np.save("empty.npy", rows[:0])
+    assert json.loads(good("top", "empty.npy", "-n", RANKS, "--json").splitlines()[-1])["result"] == []
     good("top", "in.npy", "-c", "3", "--key", "magnitude", "-o", "top.npy", "-n", RANKS)
     assert np.array_equal(np.load("top.npy"), rows[order])
 
@@ -192,6 +227,15 @@ def test_verify_finds_disorder_and_other_rows(folder):
     assert status == 3
     last = json.loads(output.splitlines()[-1])
     assert (last["ok"], last["in_order"], last["first_violation"]) == (False, False, 11)
+
+
+def test_verify_prints_its_line_once_on_a_terminal(folder, monkeypatch, capfd):
+    from ftsort import cli
+    np.save("in.npy", np.arange(50.0))
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    assert cli.main(["verify", "in.npy"]) == 0
+    assert "".join(capfd.readouterr()).count("in order") == 1
 
 
 def test_info_prints_the_type_and_versions(folder):

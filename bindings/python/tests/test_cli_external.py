@@ -114,7 +114,8 @@ def test_a_killed_mpirun_is_continued(folder):  # noqa: F811
 
 
 def test_an_interrupted_sort_names_the_remedy(folder):  # noqa: F811
-    np.save("in.npy", np.random.default_rng(5).normal(size=4_000_000))
+    # The ranks sort on until mpirun has ended them, and should not complete the sort meanwhile.
+    np.save("in.npy", np.random.default_rng(5).normal(size=20_000_000))
     process, _ = merging_job()
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=LIMIT)

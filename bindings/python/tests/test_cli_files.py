@@ -170,10 +170,14 @@ def test_a_chosen_type_without_missing_values_refuses_them(tmp_path, kind):
     path.write_text("n,x\n" + "".join(f"{value},1\n" for value in [*values, ""]))
     with pytest.raises(files.UsageError, match="--dtype n:.*the column n of .*missing values.*--dtype n:S"):
         files.open_source(str(path), dtype=f"n:{kind}")
-    for other, last in (("f8", "nan"), ("M8[s]", "NaT")):
-        if kind == "u2":
-            path.write_text("n,x\n2001-01-01,1\n,1\n" if other == "M8[s]" else "n,x\n3,1\n,1\n")
-            assert str(whole(files.open_source(str(path), dtype=f"n:{other}"))["n"][-1]) == last
+
+
+@pytest.mark.parametrize("kind, value, missing", [("f8", "3", "nan"), ("M8[s]", "2001-01-01", "NaT")])
+def test_a_chosen_type_with_missing_values_has_them(tmp_path, kind, value, missing):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "a.csv"
+    path.write_text(f"n,x\n{value},1\n,1\n")
+    assert str(whole(files.open_source(str(path), dtype=f"n:{kind}"))["n"][-1]) == missing
 
 
 def test_texts_longer_than_their_chosen_type_are_refused(tmp_path):
@@ -243,6 +247,31 @@ def test_parquet_is_read_by_row_groups_and_names_unsupported_columns(tmp_path):
             whole(files.open_source(str(tmp_path / "bad.parquet")))
 
 
+def test_parquet_columns_need_names_of_their_own(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for names in (["a", "a"], ["a", ""]):
+        parquet.write_table(pa.table([pa.array([1]), pa.array([2])], names=names), tmp_path / "a.parquet")
+        with pytest.raises(files.FileError, match="a.parquet: each column should have a name of its own"):
+            files.open_source(str(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\r"])
+@pytest.mark.parametrize("kind", ["S3", "U3"])
+def test_csv_refuses_texts_with_line_ends(tmp_path, kind, text):
+    pytest.importorskip("pyarrow")
+    from ftsort.cli import tables
+    rows = np.zeros(3, [("n", "i4"), ("s", kind)])
+    rows["s"][1] = text
+    np.save(tmp_path / "a.npy", rows)
+    source = files.open_source(str(tmp_path / "a.npy"))
+    with pytest.raises(files.FileError, match="the field s holds a text with a line end"):
+        tables.write_table(source, str(tmp_path / "a.csv"), "csv", ",")
+    tables.write_table(source, str(tmp_path / "a.parquet"), "parquet", ",")
+    with pytest.raises(files.FileError, match="the name of the field 'n.*n' has a line end"):
+        tables.check_columns(np.dtype([("n\nn", "i4")]), "a.csv", "csv")
+
+
 def test_csv_has_quotes_only_if_a_text_needs_them(tmp_path):
     pytest.importorskip("pyarrow")
     from ftsort.cli import tables
@@ -261,6 +290,9 @@ def test_values_are_shown_as_json_holds_them():
                     [("m", "f4"), ("s", "S4"), ("t", "M8[D]")])
     assert check.rows_to_json(rows) == [{"m": 9.01, "s": "HD 1", "t": "NaT"}, {"m": "inf", "s": "", "t": "2001-01-01"}]
     assert check.rows_to_json(np.array([True, False])) == [True, False]
+    large = np.array(["1e400", "-inf", "0.1"], np.longdouble)
+    if np.isfinite(large[0]):
+        assert json.loads(json.dumps(check.rows_to_json(large), allow_nan=False)) == ["1e+400", "-inf", 0.1]
 
 
 # ---- checks ---------------------------------------------------------------------------------------------------
@@ -283,12 +315,22 @@ def test_the_digest_is_that_of_a_multiset():
 @pytest.mark.parametrize("values", [
     np.array([-np.inf, -1.5, -0.0, 0.0, 2.0, np.inf, np.nan]), np.array([-3, 0, 5], "i2"), np.array([0, 200], "u1"),
     np.array(["a", "ab", "b", "é"]), np.array([b"", b"a", b"\xff"]), np.array(["NaT", "2001-01-01"], "M8[D]"),
-    np.array([-2.0, 3.0], "f2"), np.array([False, True]),
+    np.array([-2.0, 3.0], "f2"), np.array([False, True]), np.array(["a\0z", "b\0a", "b\1"]),
 ])
 def test_the_order_is_that_of_the_library(values):
     assert check.first_violation(values, [Key(None, False)], strict=True) is None
     assert check.first_violation(values[::-1].copy(), [Key(None, True)], strict=True) is None
     assert check.first_violation(values[::-1].copy(), [Key(None, False)]) == 1
+
+
+def test_texts_of_code_points_end_at_the_first_zero():
+    values = np.array(["a\0z", "a\0b", "a", "b"])
+    assert check.first_violation(values, [Key(None, False)]) is None
+    assert check.first_violation(values, [Key(None, False)], strict=True) == 1
+    before, equal = check.compare_with(values, values[1:2], [Key(None, False)])
+    assert not before.any() and equal.tolist() == [True, True, True, False]
+    before, equal = check.compare_with(values[:0], values[1:2], [Key(None, False)])
+    assert len(before) == len(equal) == 0
 
 
 def test_several_keys_with_directions():

@@ -66,7 +66,12 @@ class Calls:
         try:
             yield
         except Exception:
-            call()
+            # While another call runs in this process, the other ranks are in that one.
+            if self._lock.acquire(False):
+                try:
+                    call()
+                finally:
+                    self._lock.release()
             raise
 
     def _status(self, function: Callable[..., int], *arguments: Any) -> int:
@@ -127,6 +132,7 @@ class Calls:
             self._callbacks.layouts = list(layouts)
             status, text, has_raised = self._agreed_status(function, arguments, layouts, new_failures)
             error = self._callbacks.take_error()
+            lost = tuple(self._lost_ranks()) if status == DataLost.status else ()
         finally:
             if any(held):
                 self._lock.release()
@@ -143,7 +149,7 @@ class Calls:
         if isinstance(raised, MpiError):
             _pinned.append(keep)
         if isinstance(raised, DataLost):
-            raised.ranks = tuple(self._lost_ranks())
+            raised.ranks = lost
         if error is not None and (raised is None or not isinstance(error, Exception)):
             raise error from raised
         if raised is not None:

@@ -344,7 +344,8 @@ class Group(NotCopied, Queries, ExternalSorts):
         Returns
         -------
         int
-            The number of ranks that this call found failed, plus the failures in the notes of `agree`.
+            The number of ranks that this call found failed, plus those that agreements about callbacks have found since
+            the last call that returned such a number: see the notes of `agree`.
         """
         found = c_size_t()
         self._call(self._library.fault_check, byref(found), new_failures=found)
@@ -364,7 +365,8 @@ class Group(NotCopied, Queries, ExternalSorts):
         flags : int
             The agreed number, the same on all survivors.
         new_failures : int
-            The number of ranks that this call found failed, plus the failures in the notes; the same on all survivors.
+            The number of ranks that this call found failed, plus those that agreements about callbacks have found since
+            the last call that returned such a number: see the notes. The same on all survivors.
 
         Notes
         -----

@@ -103,7 +103,7 @@ def key_kind(dtype: np.dtype, name: str) -> int:
     """Returns the kind of key of a type, one of `ftsort_key`."""
     if not dtype.isnative:
         raise ArgumentError(f"{name} has the type {dtype}, which is not of this machine's byte order: convert it with"
-                            f" array.astype({dtype.newbyteorder('=').str!r})")
+                            " array.astype(array.dtype.newbyteorder('='))")
     if dtype.subdtype is None and dtype.names is None:
         if dtype.kind in "SV":
             return _BYTES

@@ -26,7 +26,8 @@ def refused(call, text="", error=ftsort.ArgumentError):
 @pytest.mark.parametrize("wrong, options, text", [
     (np.array([None]), {}, "Python objects"),
     (np.zeros((2, 2)), {}, "2 dimensions"),
-    (np.zeros(2, ">i4"), {}, r"byte order.*astype"),
+    (np.zeros(2, ">i4"), {}, r"byte order.*array\.astype\(array\.dtype\.newbyteorder\('='\)\)$"),
+    (np.zeros(2, [("a", ">i4")]), dict(key="a"), r"field 'a'.*array\.astype\(array\.dtype\.newbyteorder\('='\)\)$"),
     (np.zeros(2, "c16"), {}, "not a key"),
     (np.zeros(2, "g"), {}, "not a key"),
     (np.zeros(2), dict(key="a"), "no fields"),

@@ -110,9 +110,19 @@ def _comparable(values: np.ndarray) -> np.ndarray:
         return np.where(signed < 0, ~signed ^ np.iinfo(signed.dtype).min, signed)
     if kind in "Mm":
         return np.ascontiguousarray(values).view("i8")
+    if kind == "U" and size:
+        return _until_zero(values)
     if kind == "V":
         return np.ascontiguousarray(values).view(f"S{size}")
     return values
+
+
+def _until_zero(values: np.ndarray) -> np.ndarray:
+    """Returns texts of a type `U` without the code points behind the first 0, which the library does not compare."""
+    points = np.ascontiguousarray(values).view(np.uint32).reshape(len(values), values.dtype.itemsize // 4)
+    if not ((points[:, :-1] == 0) & (points[:, 1:] != 0)).any():
+        return values
+    return np.where(np.logical_or.accumulate(points == 0, axis=1), np.uint32(0), points).view(values.dtype)[:, 0]
 
 
 def columns(rows: np.ndarray, keys: Sequence[Key]) -> List[Tuple[np.ndarray, bool]]:
@@ -183,7 +193,8 @@ def show(value: object) -> object:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, np.floating):
-        return float(str(value)) if np.isfinite(value) else str(value)  # The shortest digits of its own type.
+        number = float(str(value))  # The shortest digits of its own type.
+        return number if np.isfinite(number) else str(value)  # A longdouble can be beyond the range of a double.
     if isinstance(value, (np.bool_, np.integer, np.str_)):
         return value.item()
     return str(value)

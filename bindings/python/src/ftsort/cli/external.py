@@ -149,12 +149,6 @@ class ExternalOutput(run.Output):
 
     def commit(self, rows: int, display: Display) -> None:
         """Makes the output appear under its name."""
-        mask = os.umask(0)
-        os.umask(mask)
-        try:
-            os.chmod(self.part, 0o666 & ~mask)  # The library lets only the user read it.
-        except OSError as error:
-            raise run.Failed(f"cannot write {self.part}: {error.strerror}") from None
         super().commit(rows, display)
         self.is_over = True
 

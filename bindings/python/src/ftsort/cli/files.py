@@ -8,8 +8,10 @@ neither MPI nor the ftsort library.
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
 import os
+import stat
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
@@ -317,6 +319,25 @@ def remove(path: str) -> None:
         os.unlink(path)
     except FileNotFoundError:
         pass
+
+
+def create_private(path: str) -> None:
+    """Creates an empty file that only this user can read and write."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def replace(ready: str, path: str) -> None:
+    """Gives a private file its final name, with the permissions of the file that it replaces or of a new file."""
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode) & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
+    with contextlib.suppress(PermissionError):  # Some file systems give all files the same permissions.
+        os.chmod(ready, mode)
+    os.replace(ready, path)
+    sync_directory(path)
 
 
 def sync_directory(path: str) -> None:

@@ -75,7 +75,7 @@ class Output:
             self.remove()
             self.attempt += 1
             self.part = f"{self.mark}-{self.attempt}.part"
-            os.close(os.open(self.part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            files.create_private(self.part)
         except OSError as error:
             raise Failed(f"cannot write in {os.path.dirname(self.mark)}: {error.strerror}") from None
 
@@ -118,8 +118,7 @@ class Output:
                     file.truncate(self.offset + rows * self.dtype.itemsize)
                     file.flush()
                     os.fsync(file.fileno())
-            os.replace(ready, self.path)
-            files.sync_directory(self.path)
+            files.replace(ready, self.path)
         except OSError as error:
             raise Failed(f"cannot write {self.path}: {error.strerror}") from None
 
@@ -128,11 +127,16 @@ class Output:
         display.event("phase", phase="convert")
         source = self.source(rows)
         delimiter = self.delimiter or tables.default_delimiter(self.path or "")
-        tables.write_table(source, self.converted, self.format, delimiter)
-        written = tables.reopen(self.converted, self.format, self.dtype, delimiter)
         key = secrets.randbits(64)
-        before = sum(digest(tables.canonical(part), key) for part in source.chunks(0, rows)) & MASK
-        after = sum(digest(tables.canonical(part), key) for part in written.chunks(0, written.rows)) & MASK
+        files.create_private(self.converted)
+        try:
+            tables.write_table(source, self.converted, self.format, delimiter)
+            written = tables.reopen(self.converted, self.format, self.dtype, delimiter)
+            before = sum(digest(tables.canonical(part), key) for part in source.chunks(0, rows)) & MASK
+            after = sum(digest(tables.canonical(part), key) for part in written.chunks(0, written.rows)) & MASK
+        except tables.ERRORS as error:
+            raise Failed(f"{self.path}: the rows cannot be written in the format {self.format}: {error}: write a .npy "
+                         "file") from None
         if written.rows != rows or before != after:
             raise Failed(f"{self.path}: the {self.format} file does not hold the rows that were sorted: a value cannot "
                          "be written in this format; write a .npy file", WRONG)

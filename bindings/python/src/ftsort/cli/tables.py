@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 
 import numpy as np
 
@@ -24,8 +24,12 @@ try:
     import pyarrow.compute as pc
     import pyarrow.csv
     import pyarrow.parquet
+
+    #: Errors of pyarrow about values, except OSError.
+    ERRORS: Tuple[Type[Exception], ...] = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError,
+                                           UnicodeError)
 except ImportError:
-    pa = None
+    pa, ERRORS = None, ()
 
 RANGE = 1 << 25        # bytes of a byte range of a large CSV file
 RANGES = 64            # byte ranges of a smaller one
@@ -321,6 +325,8 @@ def _plan_parquet(path: str, mark: List[int]) -> TableSource:
     groups = file.metadata.num_row_groups
     pieces = [[file.metadata.row_group(number).num_rows, number] for number in range(groups)]
     schema = file.schema_arrow
+    if len(set(schema.names)) < len(schema.names) or "" in schema.names:
+        raise FileError(f"{path}: each column should have a name of its own, but the names are {schema.names!r}")
     fields = []
     for field in schema:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
@@ -441,10 +447,18 @@ def check_columns(dtype: np.dtype, path: str, name: str) -> None:
         if kind.kind == "m" or not _is_column(kind, name):
             raise FileError(f"{path}: the field {field} of type {describe(kind)} cannot be a column of a {name} file: "
                             "write a .npy file")
+        if name == "csv" and ("\n" in field or "\r" in field):
+            raise FileError(f"{path}: the name of the field {field!r} has a line end, which a csv file cannot hold: "
+                            "write a .npy or Parquet file")
 
 
 def _fields(dtype: np.dtype) -> List[Tuple[str, np.dtype]]:
     return [(name, dtype[name]) for name in dtype.names] if dtype.names else [("value", dtype)]
+
+
+def _has_line_end(values: np.ndarray) -> bool:
+    units = values.view(np.uint8 if values.dtype.kind == "S" else np.uint32)
+    return bool(((units == 10) | (units == 13)).any())
 
 
 def _to_arrow(rows: np.ndarray, name: str) -> Any:
@@ -454,6 +468,9 @@ def _to_arrow(rows: np.ndarray, name: str) -> Any:
     columns = []
     for field, kind in fields:
         values = np.ascontiguousarray(rows[field] if rows.dtype.names else rows)
+        if name == "csv" and kind.kind in "SU" and _has_line_end(values):
+            raise FileError(f"the field {field} holds a text with a line end, which a csv file cannot hold: write a "
+                            ".npy or Parquet file")
         array = pa.array(values, from_pandas=kind.kind == "f" and empty_cells)
         if kind.kind == "S":
             try:

@@ -62,7 +62,7 @@ def finish(options: argparse.Namespace, source: files.Source, runner: Any, done:
     }
     if "external" in done:
         members["external"] = done["external"]
-    if options.command == "top" and rows:
+    if options.command == "top" and members["output"] is None:
         members["result"] = rows
     if options.command == "quantiles":
         members["result"] = [{"fraction": fraction, "value": row}
@@ -103,8 +103,9 @@ def verify(options: argparse.Namespace, display: Display) -> int:
     if not problems or options.json:
         also = f" and holds the rows of {options.other}" if options.other else ""
         text = f"{options.input}: {first.rows:,} rows, in order{also}"
-        display.summary(members, text)
-        if not options.json and options.progress not in ("line", "plain") and options.progress != "none":
+        if options.json or options.progress in ("line", "plain"):
+            display.summary(members, text)
+        elif options.progress != "none":
             display.rows([text])
     return WRONG if problems else 0
 
