@@ -36,6 +36,7 @@ const CASES: &str = "
  all   | killed 40000 0         | 4
  all   | killed 80000 0         | 4
  all   | states memory 0        | 4
+ quick | states memory 0 0~2.replica | 4
  all   | gather memory 0        | 4
 ";
 

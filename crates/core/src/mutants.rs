@@ -311,6 +311,8 @@ mutants! {
     FailedRanksHadNoBlocks,
     /// A gather goes on although a node with records that are left has another executor.
     MovedNodeIgnored,
+    /// The copy of a bitonic sequence is divided by its keys.
+    BitonicInputDivided,
     /// An input that has changed, and is found again from a code, is not loaded.
     FoundInputNotLoaded,
     /// Copies of a protected input are made from the copy that the job sorts, in an order that suits its key.

@@ -184,7 +184,8 @@ impl Prepared<'_> {
 
 /// Copies of an input, each in an order that is good to sort.
 pub(super) struct InputCopies<'a> {
-    pub kernel: &'a dyn Kernel,
+    /// The kernel that sorts the copies, and may divide them; None: the records of a copy stay in their places.
+    pub kernel: Option<&'a dyn Kernel>,
     /// The caller's arrays. Several are copied one after the other.
     pub given: &'a [&'a [u8]],
     /// Whether the first copy computes the hash by which a reloaded input is recognised: not from the copy,
@@ -202,9 +203,9 @@ impl InputCopies<'_> {
                 hasher.add(records);
             }
         };
-        let copy = match self.given {
-            [only] => self.kernel.copy(only, &mut hash)?,
-            arrays => {
+        let copy = match (self.given, self.kernel) {
+            ([only], Some(kernel)) => kernel.copy(only, &mut hash)?,
+            (arrays, _) => {
                 arrays.iter().for_each(|array| hash(array));
                 concatenated(arrays)?
             }

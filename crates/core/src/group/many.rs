@@ -263,7 +263,7 @@ impl<T: Transport> Group<T> {
                 .fold(Digest::default(), Digest::combine),
         });
         let copies = InputCopies {
-            kernel: &*kernels[0],
+            kernel: self.kernel_for_copies(&*kernels[0]),
             given: &prepared.given,
             hashes: self.services.reload.is_some(),
             hash: None,

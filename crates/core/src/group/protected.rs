@@ -142,7 +142,7 @@ impl<T: Transport> Group<T> {
         let data = input.data.clone();
         let setup = JobSetup {
             copies: Some(InputCopies {
-                kernel: &*kernel,
+                kernel: self.kernel_for_copies(&*kernel),
                 given: &[&data],
                 hashes: false,
                 hash: None,

@@ -12,6 +12,7 @@ use super::results::Safety;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
 use crate::engine::{Algorithm, Checks, Finished, Gathered, HeldInputs, sum};
+use crate::mutants::{Mutant, mutant};
 use crate::sort::cost::{Network, Work, choose};
 use crate::sort::filter::Filter;
 use crate::sort::{MANY_RANKS, MergeAndPlace, Method, Shape, global_offset, total_records};
@@ -21,7 +22,7 @@ use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::{ThreadPool, kernel_for};
+use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
@@ -324,7 +325,7 @@ impl<T: Transport> Group<T> {
             input: before.map_or_else(|| key.digest(given), |before| before.digest),
         });
         let copies = InputCopies {
-            kernel,
+            kernel: self.kernel_for_copies(kernel),
             given: &[given],
             hashes: self.services.reload.is_some(),
             hash: None,
@@ -392,6 +393,12 @@ impl<T: Transport> Group<T> {
     ) -> Result<Prepared<'a>> {
         let prepared = self.checked(prepared);
         self.agree_on_checked(prepared)
+    }
+
+    /// Returns the kernel that copies inputs of a sort: none for a bitonic sequence, whose records must keep their places.
+    pub(super) fn kernel_for_copies<'k>(&self, kernel: &'k dyn Kernel) -> Option<&'k dyn Kernel> {
+        let is_bitonic = self.config.method == Some(Method::Bitonic(Shape::Bitonic));
+        (!is_bitonic || mutant(Mutant::BitonicInputDivided)).then_some(kernel)
     }
 
     /// Checks an input against the configuration.

@@ -33,12 +33,14 @@ use ftsort_core::group::{
     Group, GroupConfig, GroupObserver, Key, LastRun, Services, SortInput, Sorted, StoreChoice,
 };
 use ftsort_core::members::Rank;
+use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::rounds::{Rounds, Task};
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
 use ftsort_sim::transport::{
     Failure, FailureMode, RankHandle, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks,
 };
@@ -504,4 +506,46 @@ fn the_algorithm_of_later_sorts_is_the_same_on_all_ranks() {
         });
         assert_eq!(joined(outcomes), all_keys(4), "seed {seed}");
     }
+}
+
+/// Merges numbers that ascend and then descend, in the middle of a rank with more records than are copied undivided.
+fn merged_bitonic_sequence() -> Vec<Option<Result<Blocks>>> {
+    let config = GroupConfig {
+        method: Some(Method::Bitonic(Shape::Bitonic)),
+        ..GroupConfig::default()
+    };
+    play_group(4, 1, config, "", |rank, group| {
+        let places = rank.0 as i32 * 40..(rank.0 as i32 + 1) * 40;
+        let number = |place| if place < 60 { place } else { 120 - place };
+        let records: Vec<[i32; 2]> = places.map(|place| [number(place), place]).collect();
+        let fields = Fields {
+            record_bytes: size_of::<[i32; 2]>(),
+            key: KeyKind::I32 as i32,
+            ..Fields::default()
+        };
+        let sorted = group.sort(SortInput {
+            layout: Layout::new(fields)?,
+            stable: false,
+            records: bytemuck::cast_slice(&records),
+        })?;
+        let blocks = sorted.blocks().map(|block| {
+            let records: &[[i32; 2]] = bytemuck::cast_slice(block.records);
+            (
+                block.offset,
+                records.iter().map(|record| record[0]).collect(),
+            )
+        });
+        Ok(blocks.collect())
+    })
+}
+
+#[test]
+fn a_bitonic_sequence_keeps_its_places_in_the_copy() {
+    let mut all: Vec<i32> = (0..60).chain((-39..=60).rev()).collect();
+    all.sort_unstable();
+    assert_eq!(joined(merged_bitonic_sequence()), all);
+    set_mutant(Some(Mutant::BitonicInputDivided));
+    let outcomes = merged_bitonic_sequence();
+    set_mutant(None);
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 4]);
 }

@@ -206,8 +206,8 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 
 /// Mutants of the watch on silent ranks, whose unit tests detect them. Mutants of queries, external sorts, states with a
 /// name, and shares, which no trial runs, and of copies whose loss no trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs,
-/// protected.rs, parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect them.
-const IN_GROUPS: [Mutant; 50] = [
+/// main.rs, protected.rs, parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect them.
+const IN_GROUPS: [Mutant; 51] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -241,6 +241,7 @@ const IN_GROUPS: [Mutant; 50] = [
     Mutant::MovedNodeIgnored,
     Mutant::FailedRanksHadNoBlocks,
     Mutant::OldSilenceCounts,
+    Mutant::BitonicInputDivided,
     Mutant::FoundInputNotLoaded,
     Mutant::DividedInputHeld,
     Mutant::PiecesOfFormerHoldersKept,
