@@ -202,8 +202,8 @@ pub unsafe extern "C" fn ftsort_store_clear(group: *mut Handle) -> ftsort_status
 /// way, also among fewer ranks, which pass all of them; the blocks, and the order of equal keys, are those of the job
 /// that sorted. The records are compared by a digest of all of them. Those of a rank that has failed cannot be
 /// compared: then the input of each other rank must be the same as in the job that sorted, which must have had an input
-/// of a rank that fails in the call and is no idle spare. Otherwise the function returns FTSORT_ERR_DATA_LOST, or FTSORT_ERR_ARGUMENT if the
-/// failed rank had failed before the call.
+/// of a rank that fails in the call and is no idle spare. Otherwise the function returns FTSORT_ERR_DATA_LOST, or
+/// FTSORT_ERR_ARGUMENT if the failed rank had failed before the call.
 ///
 /// The blocks are the stored states of their nodes, as of ftsort_store_commit: ftsort_result_recover takes them from there
 /// for as long as they are stored, ftsort_store_clear discards them, and a group stores one result at a time.
@@ -214,9 +214,9 @@ pub unsafe extern "C" fn ftsort_store_clear(group: *mut Handle) -> ftsort_status
 /// \param result  as for ftsort_run
 /// \return as ftsort_run; FTSORT_ERR_STATE also if the states have no name; FTSORT_ERR_ARGUMENT also if the stored states
 ///         are not the result of a sort of these records, or `record` or `config.dense` was another one: the text says
-///         how to discard them; FTSORT_ERR_STORE if files cannot be read or written: then
-///         another job may find the states before this call or the new result. After other errors a result that was stored
-///         before stays, unless blocks of it are lost
+///         how to discard them; FTSORT_ERR_STORE if files cannot be read or written: then another job may find the states
+///         before this call or the new result. After other errors a result that was stored before stays, unless blocks of
+///         it are lost
 ///
 /// # Safety
 /// As for [`ftsort_run`](super::run::ftsort_run).

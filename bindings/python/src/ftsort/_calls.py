@@ -36,7 +36,7 @@ class Calls:
         return self._handle
 
     def _idle_pointer(self) -> int:
-        """Returns the pointer for a local question, whose answer would be wrong while a call uses the group."""
+        """Returns the pointer for a local question. While a call uses the group, the answer would be wrong."""
         pointer = self._pointer()
         raw = _native.Stats(struct_size=ctypes.sizeof(_native.Stats))
         if self._library.get_stats(pointer, byref(raw)) == StateError.status:

@@ -55,7 +55,7 @@ impl<T: Transport> Group<T> {
         let time = start.time;
         let prepared = input.and_then(|input| Prepared::new(input, &self.threads));
         let prepared = prepared.map(|prepared| Prepared {
-            // The first record of each key has to be the first one.
+            // The result has the record of each key that comes first in the input.
             stable: true,
             continues: true,
             further: ("the function or aggregates", hash_of(aggregates)),

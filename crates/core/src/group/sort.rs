@@ -397,8 +397,12 @@ impl<T: Transport> Group<T> {
 
     /// Returns the kernel that copies inputs of a sort: none for a bitonic sequence, whose records must keep their places.
     pub(super) fn kernel_for_copies<'k>(&self, kernel: &'k dyn Kernel) -> Option<&'k dyn Kernel> {
-        let is_bitonic = self.config.method == Some(Method::Bitonic(Shape::Bitonic));
-        (!is_bitonic || mutant(Mutant::BitonicInputDivided)).then_some(kernel)
+        (!self.expects_bitonic() || mutant(Mutant::BitonicInputDivided)).then_some(kernel)
+    }
+
+    /// Whether the algorithm expects a bitonic sequence.
+    pub(super) fn expects_bitonic(&self) -> bool {
+        self.config.method == Some(Method::Bitonic(Shape::Bitonic))
     }
 
     /// Checks an input against the configuration.
@@ -406,7 +410,7 @@ impl<T: Transport> Group<T> {
         let prepared = prepared?;
         let count = prepared.given.len() / prepared.layout.record_bytes();
         self.check_spare("count", count)?;
-        if prepared.stable && self.config.method == Some(Method::Bitonic(Shape::Bitonic)) {
+        if prepared.stable && self.expects_bitonic() {
             return Err(Error::new(
                 Status::Argument,
                 "FTSORT_BITONIC_MERGE does not keep the order of equal keys, which record.stable or this function \

@@ -25,6 +25,21 @@ fn with_spares(spares: usize) -> GroupConfig {
     }
 }
 
+/// The numbers of a rank in a group with this idle spare, which has none.
+fn keys_beside(spare: Rank, rank: Rank) -> Vec<i32> {
+    match rank == spare {
+        true => Vec::new(),
+        false => keys(rank),
+    }
+}
+
+/// Lets a rank fail at each of its steps. Returns the first outcome other than `expected`, which is that of a step that the
+/// rank does not reach, unless a step before it is wrong.
+fn first_other<T: PartialEq>(trial: impl Fn(u32) -> T, expected: &T) -> T {
+    let outcome = (1..).map(trial).find(|outcome| outcome != expected);
+    outcome.expect("the rank survives its last step")
+}
+
 #[test]
 fn a_group_without_a_working_rank_is_refused() {
     let outcomes = play_group(3, 1, with_spares(3), "", |_, _| Ok(()));
@@ -175,11 +190,7 @@ fn recover_with_spare_failing(step: u32) -> std::result::Result<bool, String> {
             ..with_spares(1)
         };
         let mut group = Group::new(transport(mpi), config, services(rank))?;
-        let mine = if rank == Rank(2) {
-            Vec::new()
-        } else {
-            keys(rank)
-        };
+        let mine = keys_beside(Rank(2), rank);
         let mut sorted = group.sort_keys(&mine)?;
         while !group.members().is_faulty(Rank(1)) {
             group.fault_check()?;
@@ -204,9 +215,7 @@ fn recover_with_spare_failing(step: u32) -> std::result::Result<bool, String> {
 
 /// Lets the spare fail at each of its steps. Returns the first error, or that it survives.
 fn recover_with_spare_failing_at_every_step() -> std::result::Result<bool, String> {
-    let mut outcomes = (1..).map(recover_with_spare_failing);
-    let last = outcomes.find(|outcome| *outcome != Ok(false));
-    last.expect("the spare survives its last step")
+    first_other(recover_with_spare_failing, &Ok(false))
 }
 
 /// A rank keeps a block that moves to a spare until the blocks are copied.
@@ -259,9 +268,7 @@ fn gathers_all_with_failure(step: u32) -> std::result::Result<Option<bool>, Stri
 
 /// The first outcome other than that of a gather with all records.
 fn gathers_all_with_failure_at_every_step() -> std::result::Result<Option<bool>, String> {
-    let mut outcomes = (1..).map(gathers_all_with_failure);
-    let last = outcomes.find(|outcome| *outcome != Ok(Some(true)));
-    last.expect("rank 1 survives its last step")
+    first_other(gathers_all_with_failure, &Ok(Some(true)))
 }
 
 /// A spare that takes over a node from a failed rank also executes its home node, whose records another rank has.
@@ -284,11 +291,7 @@ fn a_failed_idle_spare_loses_no_result() {
             ..with_spares(1)
         };
         let outcomes = play_group(4, 1, config, "3@10", |rank, group| {
-            let mine = if rank == Rank(3) {
-                Vec::new()
-            } else {
-                keys(rank)
-            };
+            let mine = keys_beside(Rank(3), rank);
             let mut sorted = group.sort_keys(&mine)?;
             fail_in(group, 10, 3)?;
             group.recover(&mut sorted)?;
@@ -306,11 +309,7 @@ fn recovered_without_redundancy() -> Vec<Option<Status>> {
         ..with_spares(1)
     };
     let outcomes = play_group(4, 1, config, "1@10", |rank, group| {
-        let mine = if rank == Rank(3) {
-            Vec::new()
-        } else {
-            keys(rank)
-        };
+        let mine = keys_beside(Rank(3), rank);
         let mut sorted = group.sort_keys(&mine)?;
         fail_in(group, 10, 1)?;
         let recovered = group.recover(&mut sorted);
@@ -344,11 +343,7 @@ fn recovered_without_spare(step: u32) -> std::result::Result<bool, String> {
             ..services(rank)
         };
         let mut group = Group::new(transport(mpi), config, services)?;
-        let mine = if rank == Rank(2) {
-            Vec::new()
-        } else {
-            keys(rank)
-        };
+        let mine = keys_beside(Rank(2), rank);
         let mut sorted = group.sort_keys(&mine)?;
         if !group.members().is_faulty(Rank(2)) {
             return Result::Ok(None);
@@ -369,9 +364,7 @@ fn recovered_without_spare(step: u32) -> std::result::Result<bool, String> {
 
 /// The first outcome other than that of a spare that fails in the sort.
 fn recovered_without_spare_at_every_step() -> std::result::Result<bool, String> {
-    let mut outcomes = (1..).map(recovered_without_spare);
-    let last = outcomes.find(|outcome| *outcome != Ok(false));
-    last.expect("the spare survives its last step")
+    first_other(recovered_without_spare, &Ok(false))
 }
 
 /// The owners of inputs keep the pieces of the ranks that hold copies after the failure of the former holder.

@@ -204,9 +204,9 @@ fn is_detected_directly(mutant: Mutant) -> bool {
     trials.any(|trial| trial.mutant == Some(mutant) && judge(&trial, &run(&trial, false)).is_some())
 }
 
-/// Mutants of the watch on silent ranks, whose unit tests detect them. Mutants of queries, external sorts, states with a
-/// name, and shares, which no trial runs, and of copies whose loss no trial notices; tests/group/queries.rs, external, named.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs,
-/// main.rs, protected.rs, parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect them.
+/// Mutants that no trial finds. The unit tests of the watch detect that of silent ranks; tests/group/main.rs, queries.rs,
+/// external, named.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs, protected.rs, parity.rs, exclusions.rs,
+/// spares.rs, redundancy.rs and programs detect the others.
 const IN_GROUPS: [Mutant; 51] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,

@@ -35,7 +35,6 @@ use crate::external::run::first_cut;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::pivot::Cut;
-use crate::sort::{Method, Shape};
 use crate::transport::Transport;
 use crate::wire::Reader;
 use ftsort_kernels::buffer::Slice;
@@ -149,7 +148,7 @@ impl<T: Transport> Group<T> {
     /// Agrees on the arguments, the memory, and the state from which the sort continues. Collective.
     fn begin_external(&mut self, sort: Result<ExternalSort>) -> Result<ExternalJob> {
         let checked = sort.and_then(|sort| {
-            if self.config.method == Some(Method::Bitonic(Shape::Bitonic)) {
+            if self.expects_bitonic() {
                 let text =
                     "FTSORT_BITONIC_MERGE sorts bitonic sequences, and an external sort has none";
                 return Err(Error::new(Status::Argument, text));
