@@ -135,7 +135,8 @@ pub struct ftsort_external_stats {
 ///         the source has changed; FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source;
 ///         FTSORT_ERR_CALLBACK; FTSORT_ERR_ARGUMENT also if the state in `output`.ftsort is of another source or
 ///         record, or if a source has the name of a temporary file of `output`; or another status of
-///         "Collective calls". After an error no file is left, unless `resume` is set or the group is poisoned
+///         "Collective calls". After an error no file is left, unless `resume` is set, the group is
+///         poisoned, or a file of the output has its name already (docs/external.md)
 ///
 /// # Safety
 /// The pointers are NULL or valid.

@@ -77,6 +77,8 @@ mutants! {
     RunOfLaterBatchUsed,
     /// A rank that names the files of an output stops at one to which a rank that failed gave its name.
     NamedFileEndsNaming,
+    /// An external sort that fails removes its files although a file of the output has its name.
+    NamedFilesRemoved,
     /// A job that resumes an external sort looks for the first file of the output alone.
     FirstFileOnlyFound,
     /// An external sort goes on although a chunk differs from that which was read before.

@@ -207,7 +207,7 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 /// Mutants that no trial finds. The unit tests of the watch detect that of silent ranks; tests/group/main.rs, queries.rs,
 /// external, named.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs, protected.rs, parity.rs, exclusions.rs,
 /// spares.rs, redundancy.rs and programs detect the others.
-const IN_GROUPS: [Mutant; 51] = [
+const IN_GROUPS: [Mutant; 52] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -219,6 +219,7 @@ const IN_GROUPS: [Mutant; 51] = [
     Mutant::PiecesMergedBackwards,
     Mutant::RunOfLaterBatchUsed,
     Mutant::NamedFileEndsNaming,
+    Mutant::NamedFilesRemoved,
     Mutant::FirstFileOnlyFound,
     Mutant::ChangedSourceAccepted,
     Mutant::StatesNamedBeforeCommit,

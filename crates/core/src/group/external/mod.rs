@@ -137,7 +137,14 @@ impl<T: Transport> Group<T> {
                     // The other ranks may still need the files.
                     Err(error) if error.status.sets_apart() => {}
                     Err(_) if job.resume => {}
-                    sorted => job.clean_up(sorted.is_err()),
+                    Err(_) => {
+                        // No rank removes a file before all ranks have looked.
+                        let removes = !job.is_named();
+                        let agreed =
+                            group.on_engine(|engine| engine.all_or_none_with(Ok(()), removes))?;
+                        job.clean_up(agreed.0.1);
+                    }
+                    Ok(()) => job.clean_up(false),
                 }
                 group.note_total_time(start.time);
                 sorted.map(|()| job.stats)

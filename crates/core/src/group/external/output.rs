@@ -78,17 +78,7 @@ impl ExternalJob {
     /// Gives the files of the output their names, if another rank has not done so. Then the manifest of a sort that may
     /// be resumed states that the sort is finished; otherwise there is no manifest any more.
     pub fn finish_output(&mut self) -> Result<()> {
-        if let Err(error) = self.name_output() {
-            // A sort that fails leaves no output.
-            for part in self.output.all() {
-                let (name, draft) = (self.output.name_of(part), self.output.draft_of(part));
-                let files = &mut self.files.places.output;
-                if files.read(&draft).is_err() {
-                    let _ = files.rename(&name, &draft);
-                }
-            }
-            return Err(error);
-        }
+        self.name_output()?;
         self.manifest.is_finished = true;
         if self.resume {
             return self.write_manifest();
@@ -125,10 +115,23 @@ impl ExternalJob {
         let _ = self.files.places.output.remove(&draft);
     }
 
-    /// Removes the runs of this job. `fails`: also the output under its temporary name and the manifest.
-    pub fn clean_up(&mut self, fails: bool) {
+    /// Whether a file of the output has its name, which may have replaced the source. Files have their names in the order
+    /// of their numbers.
+    pub fn is_named(&self) -> bool {
+        let first = self.output.all().next();
+        let is_draft = |part| {
+            let draft = self.files.places.output.read(&self.output.draft_of(part));
+            draft.map_or_else(|error| error.kind() != ErrorKind::NotFound, |_| true)
+        };
+        !mutant(Mutant::NamedFilesRemoved)
+            && self.manifest.is_written()
+            && !first.is_some_and(is_draft)
+    }
+
+    /// Removes the runs of this job. `with_output`: also the output under its temporary name and the manifest.
+    pub fn clean_up(&mut self, with_output: bool) {
         remove_runs(&mut self.files, self.manifest.job);
-        if fails {
+        if with_output {
             let _ = self.remove_output();
         }
     }

@@ -468,7 +468,7 @@ fn a_source_that_changes_is_an_error() {
 #[test]
 fn every_mutant_of_an_external_sort_is_detected() {
     type Detects = fn() -> bool;
-    let detected: [(Mutant, Detects); 12] = [
+    let detected: [(Mutant, Detects); 13] = [
         (Mutant::ActionOfFailedRank, || {
             failures_at_every_step(resumed::with_a_longer_output, 1, 1).is_some()
         }),
@@ -500,6 +500,9 @@ fn every_mutant_of_an_external_sort_is_detected() {
         }),
         (Mutant::NamedFileEndsNaming, || {
             (1..9).any(|seed| failures_at_every_step(parts::in_files, seed, 1).is_some())
+        }),
+        (Mutant::NamedFilesRemoved, || {
+            pieces::sorted_without_synced_names().is_err()
         }),
         (Mutant::FirstFileOnlyFound, || {
             parts::resumed_without_a_file().is_err()

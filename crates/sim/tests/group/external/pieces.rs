@@ -141,6 +141,8 @@ enum Defect {
     Unreadable,
     /// Another user has made a file with the temporary name of the output.
     Foreign,
+    /// The names of the files of a complete output do not reach the storage.
+    Names,
 }
 
 /// A directory in which accesses to pieces go wrong, from one on.
@@ -214,6 +216,9 @@ impl Files for Defective {
     }
 
     fn sync_names(&mut self) -> io::Result<()> {
+        if self.defect == Defect::Names && self.files.read("sorted.00001").is_ok() {
+            return Err(ErrorKind::Other.into());
+        }
         self.files.sync_names()
     }
 
@@ -307,23 +312,45 @@ fn a_directory_that_damages_all_pieces_is_an_error() {
     }
 }
 
+/// Sorts into a directory with a defect.
+fn sorted_into(world: &World, defect: Defect, resume: bool) -> Outcomes {
+    let outcomes = try_job(world, 2, (1, &[]), move |group, rank, handle, world| {
+        let mut sort = sort_of(world, rank, handle, resume);
+        sort.files.places.output = Box::new(Defective {
+            files: InMemoryDirectory::new(&world.output, handle, FileModel::default()),
+            defect,
+            left: Rc::default(),
+        });
+        group.external_sort(sort)
+    });
+    outcomes.unwrap()
+}
+
+/// The files have their names, which do not reach the storage. An error unless a later job completes the output.
+pub fn sorted_without_synced_names() -> std::result::Result<(), String> {
+    let world = World::new(143).in_files(2);
+    let outcomes = sorted_into(&world, Defect::Names, false);
+    assert_eq!(statuses(&outcomes), [Some(Status::Store); 2]);
+    world.check(true)?;
+    let completed = job(&world, 2, (1, &[]), true);
+    let completed = completed.map(|outcomes| {
+        let stats = outcomes.iter().flatten().flatten();
+        let resumed: Vec<u64> = stats.clone().map(|stats| stats.resumed_records).collect();
+        assert_eq!(resumed, [143, 143]);
+        outcomes
+    });
+    assert_eq!(survivors_of(&world, completed, true), Ok(2));
+    Ok(())
+}
+
+#[test]
+fn files_with_a_name_are_not_removed() {
+    assert_eq!(sorted_without_synced_names(), Ok(()));
+}
+
 #[test]
 fn the_output_is_not_written_to_a_file_of_another_user() {
-    let outcomes = try_job(
-        &World::new(143),
-        2,
-        (1, &[]),
-        |group, rank, handle, world| {
-            let mut sort = sort_of(world, rank, handle, true);
-            sort.files.places.output = Box::new(Defective {
-                files: InMemoryDirectory::new(&world.output, handle, FileModel::default()),
-                defect: Defect::Foreign,
-                left: Rc::default(),
-            });
-            group.external_sort(sort)
-        },
-    )
-    .unwrap();
+    let outcomes = sorted_into(&World::new(143), Defect::Foreign, true);
     assert_eq!(statuses(&outcomes), [Some(Status::Store); 2]);
     let error = outcomes[0].as_ref().unwrap().as_ref().unwrap_err();
     let text = "cannot create the directory/sorted.partial: permission denied";
