@@ -171,11 +171,8 @@ impl Engine<'_> {
         if consent {
             flag |= CONSENT;
         }
-        let (excluded, members) = (self.members.excluded(), &self.members);
-        let now = self.transport.now();
-        let wants_change = |policy: &&mut dyn PlacementPolicy| {
-            policy.wants_change(excluded, &members.weights(), now)
-        };
+        let (members, now) = (&self.members, self.transport.now());
+        let wants_change = |policy: &&mut dyn PlacementPolicy| policy.wants_change(members, now);
         if !self.policy.as_ref().is_some_and(wants_change) {
             flag |= NO_CHANGE;
         }

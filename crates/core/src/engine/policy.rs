@@ -11,7 +11,7 @@
 
 use super::job::{Job, NextStep};
 use super::{Event, Verdict};
-use crate::members::{Rank, RankSet};
+use crate::members::{Members, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::error::Result;
 
@@ -28,9 +28,9 @@ pub struct Placement {
 /// Proposes ranks to exclude, and the shares of the others. Every rank has its own policy, and their
 /// knowledge may differ.
 pub trait PlacementPolicy {
-    /// Returns whether it wants another placement than the present one. `now`: the time of this rank's clock
-    /// in seconds.
-    fn wants_change(&self, excluded: &RankSet, weights: &[u8], now: f64) -> bool;
+    /// Returns whether it wants another placement than that of `members`. `now`: the time of this rank's clock in
+    /// seconds.
+    fn wants_change(&self, members: &Members, now: f64) -> bool;
 
     /// Returns this rank's report for the others; the same size on every rank.
     fn local_report(&mut self, load: &Load) -> Vec<u8>;

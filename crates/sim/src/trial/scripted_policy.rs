@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::Trial;
 use ftsort_core::engine::{Load, Placement, PlacementPolicy};
-use ftsort_core::members::{FULL_WEIGHT, Rank, RankSet};
+use ftsort_core::members::{FULL_WEIGHT, Members, Rank, RankSet};
 use ftsort_core::monitor::Report;
 use ftsort_core::monitor::group_view::{excluded_if_it_pays, not_recommended};
 
@@ -152,15 +152,15 @@ fn values(weights: &[Weight]) -> Vec<u8> {
 }
 
 impl PlacementPolicy for ScriptedPolicy {
-    fn wants_change(&self, excluded: &RankSet, weights: &[u8], _now: f64) -> bool {
+    fn wants_change(&self, members: &Members, _now: f64) -> bool {
         self.asked.set(self.asked.get() + 1);
         let present = self.present();
         let same_group = if self.gain {
             present == self.agreed
         } else {
-            not_recommended(&present) == *excluded
+            not_recommended(&present) == *members.excluded()
         };
-        !same_group || values(&self.present_weights()) != weights
+        !same_group || values(&self.present_weights()) != members.weights()
     }
 
     fn local_report(&mut self, load: &Load) -> Vec<u8> {

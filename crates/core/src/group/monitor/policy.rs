@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::state::{Mind, MonitorState, locked};
 use crate::engine::{Load, Placement, PlacementPolicy};
-use crate::members::{Rank, RankSet};
+use crate::members::{Members, Rank, RankSet};
 use crate::monitor::{GroupView, MonitorOptions, Report, TestTimer};
 
 /// The clocks of a rank, in seconds from any instant.
@@ -107,19 +107,19 @@ impl MonitorPolicy {
 }
 
 impl PlacementPolicy for MonitorPolicy {
-    fn wants_change(&self, excluded: &RankSet, _weights: &[u8], now: f64) -> bool {
+    fn wants_change(&self, members: &Members, now: f64) -> bool {
         let is_untold = self.state.has_failed() && !self.group_view.is_untestable(self.me);
         match &*locked(&self.state.mind) {
             Mind::Foreground(_) => self.test_timer.has_report(now),
             Mind::Background(_) if is_untold => true,
             _ if self.group_view.may_change() && self.test_timer.is_due(now) => true,
-            // The observations of an excluded rank do not count.
-            Mind::Background(_) if excluded.contains(self.me) => false,
+            // The observations of a rank that executes nothing do not count.
+            Mind::Background(_) if members.is_excluded(self.me) => false,
             Mind::Background(monitor) => {
                 let agreed = self.group_view.counters();
                 let mut counters = monitor.counters().iter().zip(agreed);
                 let has_news = counters.any(|(seen, agreed)| seen > agreed);
-                has_news && self.group_view.suspects_by(monitor.counters()) != *excluded
+                has_news && self.group_view.suspects_by(monitor.counters()) != *members.excluded()
             }
         }
     }

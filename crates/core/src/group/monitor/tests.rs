@@ -10,7 +10,7 @@ use std::thread;
 use super::policy::{Clocks, MonitorPolicy};
 use super::state::{Datagrams, Mind, MonitorState, locked};
 use crate::engine::{Load, Placement, PlacementPolicy};
-use crate::members::{Rank, RankSet};
+use crate::members::{Members, Rank, RankSet};
 use crate::monitor::{Foreground, Monitor, MonitorOptions};
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -152,11 +152,18 @@ fn suspect(policy: &MonitorPolicy, rank: usize) {
     }
 }
 
+/// Whether a rank of three wants a change while these ranks are excluded.
+fn wants_change(policies: &[MonitorPolicy], rank: u32, excluded: &RankSet) -> bool {
+    let mut members = Members::new(Rank(rank), 3);
+    members.exclude(excluded);
+    policies[rank as usize].wants_change(&members, 0.0)
+}
+
 #[test]
 fn a_suspected_rank_is_excluded() {
     let mut policies: Vec<MonitorPolicy> = (0..3).map(|rank| policy(rank, 3)).collect();
     suspect(&policies[0], 2);
-    assert!(policies[0].wants_change(&RankSet::new(3), &[], 0.0));
+    assert!(wants_change(&policies, 0, &RankSet::new(3)));
     for placement in settle(&mut policies) {
         assert!(placement.excluded.contains(Rank(2)));
     }
@@ -167,17 +174,12 @@ fn a_rank_whose_monitor_has_stopped_is_not_excluded() {
     let mut policies: Vec<MonitorPolicy> = (0..3).map(|rank| policy(rank, 3)).collect();
     let error = Error::new(Status::Mpi, "no more messages");
     policies[2].state.fail(error.clone());
-    assert!(policies[2].wants_change(&RankSet::new(3), &[], 0.0));
+    assert!(wants_change(&policies, 2, &RankSet::new(3)));
     suspect(&policies[0], 2);
     for placement in settle(&mut policies) {
         assert!(placement.excluded.is_empty());
     }
-    let none = RankSet::new(3);
-    assert!(
-        !policies
-            .iter()
-            .any(|policy| policy.wants_change(&none, &[], 0.0))
-    );
+    assert!(!(0..3).any(|rank| wants_change(&policies, rank, &RankSet::new(3))));
     assert_eq!(policies[2].state.take_failure(), Some(error));
     assert_eq!(policies[2].state.take_failure(), None);
 }
@@ -191,10 +193,26 @@ fn an_excluded_rank_returns_when_its_monitor_stops() {
     policies[2]
         .state
         .fail(Error::new(Status::Mpi, "no more messages"));
-    assert!(policies[2].wants_change(&excluded, &[], 0.0));
+    assert!(wants_change(&policies, 2, &excluded));
     for placement in settle(&mut policies) {
         assert!(placement.excluded.is_empty());
     }
+}
+
+#[test]
+fn ranks_that_execute_although_all_are_excluded_want_a_change() {
+    let mut policies: Vec<MonitorPolicy> = (0..3).map(|rank| policy(rank, 3)).collect();
+    (0..3).for_each(|rank| suspect(&policies[rank], rank));
+    let excluded = settle(&mut policies).remove(0).excluded;
+    assert_eq!(excluded.len(), 3);
+    assert!(!wants_change(&policies, 0, &excluded));
+    if let Mind::Background(monitor) = &mut *locked(&policies[0].state.mind) {
+        monitor.adopt_counters(&[2, 1, 1]);
+    }
+    assert!(wants_change(&policies, 0, &excluded));
+    // While it executes nothing, its observations do not count.
+    let but_one = RankSet::from_ranks(3, [0, 2].map(Rank));
+    assert!(!wants_change(&policies, 0, &but_one));
 }
 
 const ANSWER: u64 = 168;
