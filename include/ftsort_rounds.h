@@ -45,7 +45,7 @@ typedef struct ftsort_task {
   const void *state;
   size_t state_bytes;  /**< The size of `state`. */
   /** The value that the subcube of the node shared last, in this round or before; for `propose` and `decide` before
-   * this round. Aligned as `state`. */
+   * this round, and for `decide` that of the first node of the subcube. Aligned as `state`. */
   const void *shared;
   size_t shared_bytes; /**< The size of `shared`; 0 before any value was shared. */
 } ftsort_task;

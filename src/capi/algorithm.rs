@@ -41,7 +41,7 @@ pub struct ftsort_task {
     /// The size of `state`.
     pub state_bytes: usize,
     /// The value that the subcube of the node shared last, in this round or before; for `propose` and `decide`
-    /// before this round. Aligned as `state`.
+    /// before this round, and for `decide` that of the first node of the subcube. Aligned as `state`.
     pub shared: *const c_void,
     /// The size of `shared`; 0 before any value was shared.
     pub shared_bytes: usize,

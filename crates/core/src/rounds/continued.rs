@@ -103,17 +103,18 @@ impl<'a> Continued<'a> {
         is_shared || mutant(Mutant::SharedValueNotContinued)
     }
 
-    /// Calls a function with a task that has the value shared last, of rounds up to `until`.
+    /// Calls a function with a task that has the value which a node shared last, in rounds up to `until`.
     fn with_shared<R>(
         &self,
         task: &Task<'_>,
+        node: Node,
         until: u32,
         function: impl FnOnce(&Task<'_>) -> Result<R>,
     ) -> Result<R> {
         if self.has_shared(until) {
             return function(task);
         }
-        let shared = self.shared_before(task.node)?;
+        let shared = self.shared_before(node)?;
         function(&Task {
             shared: &shared,
             ..*task
@@ -145,11 +146,15 @@ impl Rounds for Continued<'_> {
     }
 
     fn propose(&self, task: &Task<'_>) -> Result<Slice> {
-        self.with_shared(task, task.round - 1, |task| self.rounds.propose(task))
+        self.with_shared(task, task.node, task.round - 1, |task| {
+            self.rounds.propose(task)
+        })
     }
 
     fn decide(&self, task: &Task<'_>, proposals: &[(Node, Slice)]) -> Result<Slice> {
-        self.with_shared(task, task.round - 1, |task| {
+        // As the engine, which does not depend on which node is the root.
+        let first = task.subcube.map_or(task.node, |subcube| subcube.first);
+        self.with_shared(task, first, task.round - 1, |task| {
             self.rounds.decide(task, proposals)
         })
     }
@@ -159,18 +164,60 @@ impl Rounds for Continued<'_> {
     }
 
     fn emit(&self, task: &Task<'_>) -> Result<Slice> {
-        self.with_shared(task, task.round, |task| self.rounds.emit(task))
+        self.with_shared(task, task.node, task.round, |task| self.rounds.emit(task))
     }
 
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
-        self.with_shared(task, task.round, |task| self.rounds.absorb(task, inbox))
+        self.with_shared(task, task.node, task.round, |task| {
+            self.rounds.absorb(task, inbox)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Subcube;
+    use crate::rounds::bytes;
+    use crate::vcube::NodeSet;
+    use ftsort_kernels::buffer::Buffer;
     use proptest::prelude::*;
+    use std::sync::Arc;
+
+    /// Decides on the value that was shared last.
+    struct SharedBefore;
+
+    impl Rounds for SharedBefore {
+        fn decide(&self, task: &Task<'_>, _: &[(Node, Slice)]) -> Result<Slice> {
+            bytes(task.shared)
+        }
+
+        fn absorb(&self, _: &Task<'_>, _: Slice) -> Result<Slice> {
+            unreachable!("only decides")
+        }
+    }
+
+    #[test]
+    fn a_decision_continues_with_the_value_of_the_first_node() {
+        let stored = |node: Node| Ok(Some((bytes(&[])?, vec![node.0 as u8])));
+        let plan = vec![Round::local().sharing(0), Round::local().sharing(2)];
+        let continued = Continued::new(&SharedBefore, &plan, &(1..2), &stored);
+        let mut failed = NodeSet::new(4);
+        failed.insert(Node(0));
+        let subcube = Subcube::of_equal_nodes(Node(1), 2, Arc::new(failed));
+        let task = Task {
+            node: subcube.root(),
+            nodes: 4,
+            round: 2,
+            rounds: 2,
+            dimension: None,
+            state: &Buffer::default().into(),
+            shared: &[],
+            subcube: Some(&subcube),
+        };
+        assert_eq!(task.node, Node(1));
+        assert_eq!(*continued.decide(&task, &[]).unwrap(), [0]);
+    }
 
     proptest! {
         #[test]

@@ -85,7 +85,7 @@ pub struct Task<'a> {
     /// The node's state before the round; empty in `decide`.
     pub state: &'a Slice,
     /// The last shared value of the node's subcube, empty before the first one. In `propose` and `decide` it
-    /// is that of an earlier round.
+    /// is that of an earlier round; in `decide` of the subcube of the first node, whether or not that is the root.
     pub shared: &'a [u8],
     /// The subcube that decides, in `propose` and `decide`.
     pub subcube: Option<&'a Subcube>,
