@@ -353,7 +353,7 @@ typedef struct ftsort_config {
   int32_t dense;
   uint32_t replicas;        /**< FTSORT_STORE_MEMORY only: copies of each input beside the original. 0: 1. */
   /** Threads for local sorting and merging. 0: the processors that this process may use, divided by the survivors
-   * on this host, at least 1. Threads that cannot be started are not used. */
+   * on this host, at least 1. At most 1024. Threads that cannot be started are not used. */
   uint32_t threads;
   int32_t accept_no_ulfm;   /**< Not 0: accept an MPI without ULFM, on which failures are not tolerated. */
   /** Milliseconds without a sign of life of a rank after which calls that wait return FTSORT_ERR_MPI; call

@@ -216,7 +216,7 @@ pub struct ftsort_config {
     /// FTSORT_STORE_MEMORY only: copies of each input beside the original. 0: 1.
     pub replicas: u32,
     /// Threads for local sorting and merging. 0: the processors that this process may use, divided by the survivors
-    /// on this host, at least 1. Threads that cannot be started are not used.
+    /// on this host, at least 1. At most 1024. Threads that cannot be started are not used.
     pub threads: u32,
     /// Not 0: accept an MPI without ULFM, on which failures are not tolerated.
     pub accept_no_ulfm: i32,

@@ -24,6 +24,9 @@ use ftsort_kernels::kernel::Threads;
 /// `ftsort_config.timeout_ms`: waits never end by a timeout.
 const FTSORT_NO_TIMEOUT: u32 = u32::MAX;
 
+/// The greatest `ftsort_config.threads`.
+const MAX_THREADS: u32 = 1024;
+
 const FAULTS_IGNORED: &str = "FTSORT_FAULTS is set but has no effect, because this program does not call \
      ftsort_allow_faults: unset it, or call that function in a test";
 
@@ -296,7 +299,13 @@ impl Settings {
             },
             threads: match config.threads {
                 0 => thread_share(),
-                threads => Threads::Fixed(threads as usize),
+                threads if threads <= MAX_THREADS => Threads::Fixed(threads as usize),
+                threads => {
+                    return Err(Error::new(
+                        Status::Argument,
+                        format!("config.threads is {threads}, expected at most {MAX_THREADS}"),
+                    ));
+                }
             },
             timeout,
             memory_limit: config.memory_limit,

@@ -73,6 +73,9 @@ static void bad_configs(const char *dir)
   config.store = -1;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "config.store is -1");
   config = fine;
+  config.threads = 1025;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.threads is 1025, expected at most 1024");
+  config = fine;
   config.pivot = 7;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "config.pivot is 7");
   config = fine;

@@ -63,7 +63,8 @@ class Group(NotCopied, Queries, ExternalSorts):
         Seconds without a sign of life of a rank after which waiting calls raise `MpiError`; 60 by default;
         ``math.inf``: no limit.
     threads : int, optional
-        Threads for local sorting; by default the processors of this process divided by the ranks of the host.
+        Threads for local sorting, at most 1024; by default the processors of this process divided by the ranks of
+        the host.
     store_directory : path, optional
         Store 'directory' only: a directory that all ranks can write and read.
     store_sync : bool
