@@ -72,9 +72,9 @@ typedef enum ftsort_status_code {
  * One call at a time may use a group. A call by a callback of the group or by a second thread returns
  * FTSORT_ERR_STATE, and a getter its neutral value (as for NULL); ftsort_rank, ftsort_ranks and ftsort_dimension
  * always answer. MPI is called from the thread of the call. Several threads may use one group each if
- * MPI_Init_thread granted MPI_THREAD_MULTIPLE; create such groups one after another, in the same order on all
- * ranks. While a group exists, the process keeps large buffers for the next sort: never more than one sort used at
- * once, and on Linux so that the system takes them back when memory is short (MADV_FREE). */
+ * MPI_Init_thread granted MPI_THREAD_MULTIPLE; while one creates or releases a group or its monitor, in the same
+ * order on all ranks, no other is in a call of ftsort. While a group exists, the process keeps buffers of at most
+ * one sort for the next one; on Linux the system takes them back when memory is short (MADV_FREE). */
 typedef struct ftsort ftsort;
 
 /** The blocks that a sort, rounds or a tree leave on this rank, in ascending order of node.
@@ -363,9 +363,9 @@ typedef struct ftsort_config {
   /** The number of survivors below which calls return FTSORT_ERR_EXCLUDED. 0: 1. In a network that can split, more
    * than half of the ranks ensures that at most one part continues. */
   uint32_t min_survivors;
-  /** The number of bytes that blocks and messages of all groups may take in this process. A call that would exceed
-   * it returns FTSORT_ERR_MEMORY on all ranks before it allocates. Control messages count, but are not limited. 0:
-   * the memory that is available on this host, divided by its survivors, and at least 8 MiB. */
+  /** The number of bytes that blocks and messages of this group may take in this process. A call that would exceed
+   * it returns FTSORT_ERR_MEMORY on all ranks before it allocates. Buffers of up to 1 MiB may exceed it by 16 MiB.
+   * 0: the memory that is available on this host, divided by its survivors, and at least 8 MiB. */
   size_t memory_limit;
   /** FTSORT_STORE_DIRECTORY only: a directory that all ranks can write and read. It needs the sticky bit if all
    * users can write to it. Copied. The library uses and removes files with names `ftsort-*` in it. */
@@ -544,14 +544,14 @@ uint64_t ftsort_result_total(const ftsort_result *result);
  * All survivors pass the results of the same call. Lost blocks are rebuilt on the executors of their nodes, and the
  * redundancy of the result is renewed, so that the result tolerates as many failures at once as the store (see
  * `ftsort_store`), and any number one after another, until a rank releases it. Blocks of survivors stay where they
- * are, and pointers to them stay valid. Without failures the call only finds that there are none. `compare` of the
- * record and `reload` are used again, the callbacks of ftsort_rounds_run are not. With FTSORT_STORE_RELOAD, results
- * of bitonic sorts and of ftsort_rounds_run cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
+ * are, but a spare that takes over gets that of its home node too. Pointers to blocks stay valid. Without failures
+ * the call only finds that there are none. `compare` and, but with FTSORT_STORE_PARITY, `reload` are used again.
+ * With FTSORT_STORE_RELOAD, bitonic sorts and rounds cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
  *
  * \param group   the group that made the result
  * \param result  the result of this rank, of a sort or of ftsort_rounds_run; it receives the rebuilt blocks
  * \return FTSORT_OK, with failures or without; FTSORT_ERR_DATA_LOST if blocks cannot be rebuilt (ftsort_lost_ranks
- *         names the ranks that had them; the blocks of survivors stay valid); FTSORT_ERR_CALLBACK if `reload`
+ *         names the failed ranks with blocks; those of survivors stay valid); FTSORT_ERR_CALLBACK if `reload`
  *         refuses; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT also for another kind of result, and on all ranks for
  *         results of different calls; or another status of "Collective calls" (after FTSORT_ERR_MEMORY, call again)
  */
@@ -665,7 +665,7 @@ typedef struct ftsort_stats {
   uint64_t rounds;          /**< Committed rounds, including loading and the result. */
   uint64_t rounds_replayed; /**< Rounds that were replayed. */
   uint64_t failures;        /**< Ranks that were found failed. */
-  /** The peak bytes of blocks and messages of this process, input copy and result included. */
+  /** The peak bytes of blocks and messages of the group in this process, input copy and result included. */
   uint64_t peak_bytes;
   int32_t algorithm;        /**< The algorithm that sorted, one of `ftsort_algorithm`; -1 for ftsort_rounds_run. */
   uint64_t corruptions;     /**< Detected data corruptions. */

@@ -113,9 +113,9 @@ typedef struct ftsort_external_stats {
  * \return FTSORT_OK, then the output is complete under its name; FTSORT_ERR_STORE if a file cannot be read or
  *         written, or the source has changed; FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source;
  *         FTSORT_ERR_CALLBACK; FTSORT_ERR_ARGUMENT also if the state in `output`.ftsort is of another source or
- *         record, or if a source has the name of a temporary file of `output`; or another status of "Collective
- *         calls". After an error no file is left, unless `resume` is set, the group is poisoned, or a file of the
- *         output has its name already (docs/external.md)
+ *         record, or if a source has the name of a temporary file of `output` or of one of its parts; or a status
+ *         of "Collective calls". After an error no file is left, unless `resume` is set, the group is poisoned, or
+ *         a file of the output has its name already (docs/external.md)
  */
 ftsort_status ftsort_external_sort(ftsort *group, const ftsort_record *record, const ftsort_external *files,
                                    ftsort_external_stats *stats);

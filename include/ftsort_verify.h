@@ -21,11 +21,13 @@ extern "C" {
 /* ---- Checks ---------------------------------------------------------------------------------------------- */
 
 /** Checks against data corruption in memory, network and files: bits of `ftsort_config.checks`. A corruption that
- * cannot be repaired is FTSORT_ERR_CORRUPT on all ranks. docs/reliable.md has the proofs and the limits. */
+ * cannot be repaired is FTSORT_ERR_CORRUPT on all ranks, or FTSORT_ERR_DATA_LOST if no copy is left.
+ * docs/reliable.md has the proofs and the limits. */
 typedef enum ftsort_check {
   /** Follows every block by a digest of its records from the input of the caller to the result. Misses a change
    * with a probability of at most n / 2^59 for n records. Corrupt blocks are restored from intact copies or by
-   * `reload`. In ftsort_rounds_run it covers states between the callbacks. */
+   * `reload`. In ftsort_rounds_run it covers states between the callbacks. Messages of trees and of ftsort_top are
+   * not covered. */
   FTSORT_CHECK_DIGEST = 1,
   /** Progress: at the end of a stage each half of the bitonic sequence is monotonic (McMillin and Ni 1989, Section
    * 3, Figure 4a). FTSORT_BITONIC only, and together with the next two: algorithm S_FT of that paper, with log2(N)
@@ -66,7 +68,8 @@ typedef enum ftsort_finding {
  * multisets, by digests with a new key: a difference among n records is missed with a probability of at most n /
  * 2^59 (McMillin and Ni 1989, Theorem 1; docs/reliable.md). Records with equal keys may be in any order. If no rank
  * passes an `input`, only the order is verified. After failures a survivor must also pass the inputs of the failed
- * ranks.
+ * ranks. If a rank with a block fails during the call, its block is missing, which is a violation: recover, and
+ * verify again.
  *
  * \param result      the result of this rank, of ftsort_sort, ftsort_run or ftsort_result_of_array; not changed
  * \param input       the records that this rank passed to the sort, in any order; NULL if `count` is 0

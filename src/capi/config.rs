@@ -128,13 +128,14 @@ pub enum ftsort_finding {
 }
 
 /// Checks against data corruption in memory, network and files: bits of `ftsort_config.checks`. A corruption that
-/// cannot be repaired is FTSORT_ERR_CORRUPT on all ranks. docs/reliable.md has the proofs and the limits.
+/// cannot be repaired is FTSORT_ERR_CORRUPT on all ranks, or FTSORT_ERR_DATA_LOST if no copy is left. docs/reliable.md has the proofs and the limits.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ftsort_check {
     /// Follows every block by a digest of its records from the input of the caller to the result. Misses a change
     /// with a probability of at most n / 2^59 for n records. Corrupt blocks are restored from intact copies or by
-    /// `reload`. In ftsort_rounds_run it covers states between the callbacks.
+    /// `reload`. In ftsort_rounds_run it covers states between the callbacks. Messages of trees and of ftsort_top are
+    /// not covered.
     FTSORT_CHECK_DIGEST = 1,
     /// Progress: at the end of a stage each half of the bitonic sequence is monotonic (McMillin and Ni 1989,
     /// Section 3, Figure 4a). FTSORT_BITONIC only, and together with the next two: algorithm S_FT of that paper,
@@ -227,8 +228,8 @@ pub struct ftsort_config {
     /// The number of survivors below which calls return FTSORT_ERR_EXCLUDED. 0: 1. In a network that can split, more
     /// than half of the ranks ensures that at most one part continues.
     pub min_survivors: u32,
-    /// The number of bytes that blocks and messages of all groups may take in this process. A call that would exceed
-    /// it returns FTSORT_ERR_MEMORY on all ranks before it allocates. Control messages count, but are not limited. 0:
+    /// The number of bytes that blocks and messages of this group may take in this process. A call that would exceed
+    /// it returns FTSORT_ERR_MEMORY on all ranks before it allocates. Buffers of up to 1 MiB may exceed it by 16 MiB. 0:
     /// the memory that is available on this host, divided by its survivors, and at least 8 MiB.
     pub memory_limit: usize,
     /// FTSORT_STORE_DIRECTORY only: a directory that all ranks can write and read. It needs the sticky bit if all users

@@ -11,6 +11,7 @@ use super::record::{ftsort_record, read_layout};
 use super::settings::read_sized;
 use super::status::ftsort_status;
 use crate::external_files::{Directories, FileSource};
+use ftsort_core::external::parts::OutputParts;
 use ftsort_core::external::places::{ExternalFiles, Source};
 use ftsort_core::group::{ExternalSort, ExternalStats};
 use ftsort_core::store::directory::Files;
@@ -134,7 +135,7 @@ pub struct ftsort_external_stats {
 /// \return FTSORT_OK, then the output is complete under its name; FTSORT_ERR_STORE if a file cannot be read or written, or
 ///         the source has changed; FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source;
 ///         FTSORT_ERR_CALLBACK; FTSORT_ERR_ARGUMENT also if the state in `output`.ftsort is of another source or
-///         record, or if a source has the name of a temporary file of `output`; or another status of
+///         record, or if a source has the name of a temporary file of `output` or of one of its parts; or a status of
 ///         "Collective calls". After an error no file is left, unless `resume` is set, the group is
 ///         poisoned, or a file of the output has its name already (docs/external.md)
 ///
@@ -270,10 +271,20 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
         path.symlink_metadata()
             .is_ok_and(|found| !found.is_file() && !found.is_symlink())
     };
-    if let Some(path) = output.as_ref().filter(|path| is_no_file(path)) {
+    let part_of = |output: &PathBuf, part: u64| {
+        let mut path = output.clone().into_os_string();
+        path.push(format!(".{part:05}"));
+        PathBuf::from(path)
+    };
+    let replaced: Vec<PathBuf> = match (&output, given.output_parts.min(OutputParts::MOST)) {
+        (None, _) => Vec::new(),
+        (Some(output), 0) => vec![output.clone()],
+        (Some(output), parts) => (0..parts).map(|part| part_of(output, part)).collect(),
+    };
+    if let Some(path) = replaced.iter().find(|path| is_no_file(path)) {
         let path = path.display();
         return refuse(format!(
-            "files.output is {path}, which is no regular file: name another file"
+            "files.output has the file {path}, which is no regular file: name another file"
         ));
     }
     let name = output

@@ -281,14 +281,14 @@ pub unsafe extern "C" fn ftsort_result_total(result: *const ftsort_result) -> u6
 /// All survivors pass the results of the same call. Lost blocks are rebuilt on the executors of their nodes, and the
 /// redundancy of the result is renewed, so that the result tolerates as many failures at once as the store (see
 /// `ftsort_store`), and any number one after another, until a rank releases it. Blocks of survivors stay where they
-/// are, and pointers to them stay valid. Without failures the call only finds that there are none. `compare` of the
-/// record and `reload` are used again, the callbacks of ftsort_rounds_run are not. With FTSORT_STORE_RELOAD, results
-/// of bitonic sorts and of ftsort_rounds_run cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
+/// are, but a spare that takes over gets that of its home node too. Pointers to blocks stay valid. Without failures the
+/// call only finds that there are none. `compare` and, but with FTSORT_STORE_PARITY, `reload` are used again. With
+/// FTSORT_STORE_RELOAD, bitonic sorts and rounds cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
 ///
 /// \param group   the group that made the result
 /// \param result  the result of this rank, of a sort or of ftsort_rounds_run; it receives the rebuilt blocks
 /// \return FTSORT_OK, with failures or without; FTSORT_ERR_DATA_LOST if blocks cannot be rebuilt (ftsort_lost_ranks
-///         names the ranks that had them; the blocks of survivors stay valid); FTSORT_ERR_CALLBACK if `reload`
+///         names the failed ranks with blocks; those of survivors stay valid); FTSORT_ERR_CALLBACK if `reload`
 ///         refuses; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT also for another kind of result, and on all ranks for
 ///         results of different calls; or another status of "Collective calls" (after FTSORT_ERR_MEMORY, call again)
 ///

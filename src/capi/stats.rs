@@ -38,7 +38,7 @@ pub struct ftsort_stats {
     pub rounds_replayed: u64,
     /// Ranks that were found failed.
     pub failures: u64,
-    /// The peak bytes of blocks and messages of this process, input copy and result included.
+    /// The peak bytes of blocks and messages of the group in this process, input copy and result included.
     pub peak_bytes: u64,
     /// The algorithm that sorted, one of `ftsort_algorithm`; -1 for ftsort_rounds_run.
     pub algorithm: i32,

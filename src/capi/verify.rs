@@ -18,7 +18,8 @@ use ftsort_kernels::record::Layout;
 /// Compares every pair of neighbours, within a block and from block to block, and the result with the inputs as
 /// multisets, by digests with a new key: a difference among n records is missed with a probability of at most n / 2^59
 /// (McMillin and Ni 1989, Theorem 1; docs/reliable.md). Records with equal keys may be in any order. If no rank passes
-/// an `input`, only the order is verified. After failures a survivor must also pass the inputs of the failed ranks.
+/// an `input`, only the order is verified. After failures a survivor must also pass the inputs of the failed ranks. If a
+/// rank with a block fails during the call, its block is missing, which is a violation: recover, and verify again.
 ///
 /// \param result      the result of this rank, of ftsort_sort, ftsort_run or ftsort_result_of_array; not changed
 /// \param input       the records that this rank passed to the sort, in any order; NULL if `count` is 0

@@ -57,6 +57,14 @@ mutants! {
     SummariesMissing,
     /// The size of summaries follows from the nodes that the ranks execute now, and not from those of the sorted blocks.
     SummariesOfPresentNodes,
+    /// States that were stored after others were discarded count as those of an earlier result.
+    StatesAfterClearUsed,
+    /// A recovery without failures exchanges the positions of records again.
+    PositionsSentAgain,
+    /// A recovery of positions brings them to ranks that execute nodes now, also those of survivors.
+    PositionsMoved,
+    /// Rounds that store their states do not ask for the initial state of a failed rank again.
+    InitialStatesNotReloaded,
     /// The redundancy of a sorted result is released before the last step of its call.
     ResultReleasedTooEarly,
     /// A result is refused if a spare has taken over the node of an excluded rank after its block had moved.
@@ -79,6 +87,10 @@ mutants! {
     NamedFileEndsNaming,
     /// An external sort that fails removes its files although a file of the output has its name.
     NamedFilesRemoved,
+    /// A job that cannot read the manifest of an external sort begins anew.
+    UnreadableStateIgnored,
+    /// An external sort removes its manifest before its runs.
+    ManifestRemovedBeforeRuns,
     /// A job that resumes an external sort looks for the first file of the output alone.
     FirstFileOnlyFound,
     /// An external sort goes on although a chunk differs from that which was read before.

@@ -7,7 +7,7 @@
 //! budget of the process, which has no limit unless one is set.
 //!
 //! A system that promises more memory than it has kills processes that use it. So the limit is checked before memory
-//! is allocated. It must never be checked for small buffers, so that control messages get through.
+//! is allocated. Small buffers may exceed it by a little, so that control messages get through.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -18,8 +18,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::error::{Error, Result, Status};
 use crate::pages::ProcessPages;
 
-/// Allocations of at most this many bytes are counted, but not limited.
+/// Allocations of at most this many bytes may exceed the limit, together by [`EXCESS`].
 const SMALL: usize = 1 << 20;
+
+/// The number of bytes by which small allocations may exceed the limit.
+const EXCESS: usize = 16 << 20;
 
 /// Returns a limit in bytes, given how many bytes the budget's buffers use.
 type Measure = dyn Fn(usize) -> usize + Send + Sync;
@@ -203,7 +206,7 @@ impl MemoryBudget {
             let text = format!("the test refuses {bytes} bytes");
             return Err(Error::new(Status::Memory, text));
         }
-        if bytes <= SMALL {
+        if bytes <= SMALL && self.used() <= self.limit().saturating_add(EXCESS) {
             return Ok(());
         }
         match self.exceeded_limit(bytes) {
@@ -443,6 +446,19 @@ mod tests {
         assert_eq!(budget.actions(), 4);
         budget.refuse(5..7);
         assert!(budget.refuses() && budget.refuses() && !budget.refuses());
+    }
+
+    #[test]
+    fn small_buffers_exceed_the_limit_by_a_little() {
+        let budget = MemoryBudget::new();
+        budget.set_limit(LARGE);
+        let _entered = budget.enter();
+        let small: Vec<_> = (0..100).map(|_| Buffer::zeroed(SMALL / 2)).collect();
+        let refused = small.iter().filter(|buffer| buffer.is_err()).count();
+        assert!(refused > 0);
+        assert!((LARGE + EXCESS..LARGE + EXCESS + SMALL).contains(&budget.used()));
+        drop(small);
+        assert!(Buffer::zeroed(SMALL).is_ok());
     }
 
     #[test]

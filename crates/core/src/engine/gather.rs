@@ -219,9 +219,7 @@ pub fn finish_gathered(
 impl Job<'_, '_> {
     /// Makes the blocks of this rank's nodes, and commits them. False: a rank failed.
     fn make_at_once(&mut self, gathered: &Gathered) -> Result<bool> {
-        let (algorithm, rounds) = (self.algorithm, self.algorithm.rounds());
-        self.engine.rounds = rounds + 1;
-        self.engine.round = rounds;
+        let algorithm = self.algorithm;
         let dimension = self.engine.members.cube().dimension();
         let subcube = Subcube::of(self.engine.members, Node(0), dimension);
         let nodes = self.engine.members.my_nodes();
@@ -290,6 +288,9 @@ impl Job<'_, '_> {
 
     /// Makes the blocks the result of the job, after its commit.
     fn accept_at_once(&mut self, made: Committable) {
+        // Not before: other ranks may not have all inputs, and report the same failures.
+        self.engine.rounds = self.algorithm.rounds() + 1;
+        self.engine.round = self.algorithm.rounds();
         self.progress.log = made.decisions;
         self.progress.blocks = made.blocks;
         self.progress.version = VersionId {

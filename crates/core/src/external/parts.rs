@@ -150,6 +150,15 @@ pub fn is_state_of(output: &str, name: &str) -> bool {
     })
 }
 
+/// Whether a file of an output with `parts` files has this name.
+pub fn is_part_of(output: &str, parts: u64, name: &str) -> bool {
+    let number = name
+        .strip_prefix(output)
+        .and_then(|rest| rest.strip_prefix('.'))
+        .filter(|number| number.len() == 5 && number.bytes().all(|digit| digit.is_ascii_digit()));
+    number.is_some_and(|number| number.parse::<u64>().is_ok_and(|part| part < parts))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +185,20 @@ mod tests {
             "x.partial.partial",
         ] {
             assert!(!is_state_of("x", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn names_of_parts_are_known() {
+        assert!(is_part_of("x.y", 13, "x.y.00012") && is_part_of("x", 1, "x.00000"));
+        for (parts, other) in [
+            (0, "x.00000"),
+            (13, "x.00013"),
+            (13, "x.0"),
+            (13, "x.+0001"),
+            (13, "y.00001"),
+        ] {
+            assert!(!is_part_of("x", parts, other), "{other}");
         }
     }
 

@@ -13,7 +13,7 @@ use super::job::{JobSetup, JobStart};
 use super::{Group, JobKind, SortInput, Sorted};
 use crate::block::{Block, Run};
 use crate::engine::{Finished, sum};
-use crate::members::Rank;
+use crate::members::{Membership, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::query::groups::Groups;
 use crate::query::scatter::{PAIR_BYTES, Scatter, write_pair};
@@ -306,7 +306,7 @@ impl<T: Transport> Group<T> {
                     let rule = Rule::Positions(Arc::clone(&keys.zip));
                     let columns = Columns::new(rule, vec![size_of::<u64>()]);
                     sorted.columns = Some(Box::new(columns));
-                    group.scatter(&mut sorted, Some(blocks), time)?;
+                    group.scatter(&mut sorted, Some(blocks), (time, None))?;
                     group.release(&mut sorted);
                     Ok(sorted)
                 })
@@ -409,12 +409,13 @@ impl<T: Transport> Group<T> {
 
     /// Brings the positions of records in the result to the nodes that have the records in their inputs. After a
     /// failure the blocks of the sort are recovered, and all is done again. `blocks`: those of the sort; None: those
-    /// that a recovery has put in their places. `time`: the begin of the call. Collective.
+    /// that a recovery has put in their places. `time`: the begin of the call; with it a placement to keep, so that
+    /// positions stay on their ranks. Collective.
     pub(super) fn scatter(
         &mut self,
         sorted: &mut Sorted,
         mut blocks: Option<BTreeMap<Node, Block>>,
-        time: f64,
+        (time, placement): (f64, Option<Membership>),
     ) -> Result<()> {
         let rule = sorted.columns.as_ref().map(|columns| &columns.rule);
         let Some(Rule::Positions(zip)) = rule else {
@@ -440,7 +441,7 @@ impl<T: Transport> Group<T> {
                 Ok((pairs, records == total))
             })?;
             if is_whole && failures == 0 {
-                match self.exchange_pairs(&zip, total, time, pairs.into()) {
+                match self.exchange_pairs(&zip, total, (time, &placement), pairs.into()) {
                     Ok(finished) => {
                         sorted.list_scattered(finished.blocks);
                         // Ranks may have been excluded or readmitted since the sort.
@@ -472,7 +473,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         zip: &Zip,
         total: u64,
-        time: f64,
+        (time, placement): (f64, &Option<Membership>),
         pairs: Slice,
     ) -> Result<Finished> {
         let scatter = Scatter {
@@ -486,6 +487,7 @@ impl<T: Transport> Group<T> {
             record_bytes: PAIR_BYTES,
             origin: InputOrigin::Derived,
             unprotected: true,
+            placement: placement.clone(),
             ..JobSetup::default()
         };
         self.run_job(start, setup, &scatter)

@@ -45,6 +45,7 @@ impl<T: Transport> Group<T> {
             transport,
             store: Box::new(Memory::new(0)),
             states: Checkpoints::new(Box::new(Memory::new(0)), &members),
+            clears: 0,
             threads: ThreadPool::from(config.threads.clone()),
             id: 0,
             seed: 0,

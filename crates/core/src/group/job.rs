@@ -8,7 +8,7 @@ use crate::engine::{
     Algorithm, Checks, Engine, Finished, Gathered, HeldInputs, InputHash, JobParts, LoadOnly,
     Source, Stats, run_job, update_inputs,
 };
-use crate::members::{Rank, RankSet};
+use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::memory::Memory;
 use crate::transport::Transport;
@@ -51,6 +51,8 @@ pub(super) struct JobSetup<'a> {
     pub origin: InputOrigin,
     /// The input has no redundancy: it follows from blocks that have.
     pub unprotected: bool,
+    /// The placement whose exclusions the job keeps; None: that of the policy.
+    pub placement: Option<Membership>,
 }
 
 impl<T: Transport> Group<T> {
@@ -169,12 +171,14 @@ impl<T: Transport> Group<T> {
         run: impl FnOnce(&mut Engine<'_>, JobParts<'_>, &mut RankSet) -> Result<R>,
     ) -> Result<R> {
         let schedule = (self.config.failures).resolve(self.members.ranks(), rounds + 1);
-        if let Some(policy) = &self.policy {
-            self.members.exclude(policy.excluded());
+        match (&setup.placement, &self.policy) {
+            (Some(placement), _) => self.members.exclude_as(placement),
+            (None, Some(policy)) => drop(self.members.exclude(policy.excluded())),
+            (None, None) => {}
         }
         let step = StepSetup {
             schedule: Some(&schedule),
-            follows_policy: true,
+            follows_policy: setup.placement.is_none(),
             record_bytes: setup.record_bytes,
             key: setup.key,
         };

@@ -93,6 +93,8 @@ pub struct Group<T: Transport> {
     store: Box<dyn Store>,
     /// States of the caller's own loop.
     states: Checkpoints,
+    /// How often the states were discarded.
+    clears: u64,
     /// The same number on all ranks, and on no other group.
     id: u64,
     /// Known to all ranks and to nothing else: the keys of digests are drawn from it.

@@ -3,11 +3,11 @@
 use super::config::agree_on_equal;
 use super::input::InputOrigin;
 use super::job::Inputs;
+use super::states::StoredVersion;
 use super::{FinalStates, Group, Sorted, StepSetup};
 use crate::engine::{Algorithm, Engine, Event, RetainedResult};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use crate::store::VersionId;
 use crate::transport::Transport;
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -32,7 +32,7 @@ pub(super) struct Safety {
     /// How the inputs follow from those of a reload.
     origin: InputOrigin,
     /// The version of the group's states that has the blocks, if they are stored there.
-    pub stored: Option<VersionId>,
+    pub stored: Option<StoredVersion>,
 }
 
 impl Safety {
@@ -62,9 +62,9 @@ impl Safety {
     }
 
     /// The redundancy of a result that this version of the group's states has.
-    pub fn with_stored(self, version_id: VersionId) -> Safety {
+    pub fn with_stored(self, version: StoredVersion) -> Safety {
         Safety {
-            stored: Some(version_id),
+            stored: Some(version),
             ..self
         }
     }
@@ -102,18 +102,22 @@ impl<T: Transport> Group<T> {
     /// As [`Group::recover`], after the failures since the result was made are known. Collective.
     pub(super) fn recover_agreed(&mut self, result: &mut Sorted) -> Result<()> {
         let absent = result.safety.absent.clone();
+        let membership = result.safety.membership.clone();
         let recovered = self.recover_blocks(result);
         if recovered.is_err() {
             // Blocks may not be listed yet.
             result.safety.absent = absent;
+            result.safety.membership = membership;
         }
         recovered
     }
 
     fn recover_blocks(&mut self, result: &mut Sorted) -> Result<()> {
-        if result.safety.stored == Some(self.states.version_id()) {
+        if result.safety.stored == Some(self.stored_version()) {
             return self.keeping_stats(|group| group.list_stored_blocks(result));
         }
+        let absent = result.safety.absent.clone();
+        let placement = result.safety.membership.clone();
         let record_bytes = result.record_bytes();
         let dimension = self.members.cube().dimension();
         let threads = self.threads.clone();
@@ -122,12 +126,15 @@ impl<T: Transport> Group<T> {
         });
         if result.is_scattered() {
             recovered?;
-            if result.safety.retained.is_none() {
-                // No rank with a block has failed since, and the blocks of the sort were released.
+            let is_whole = absent == result.safety.absent && !mutant(Mutant::PositionsSentAgain);
+            if is_whole || result.safety.retained.is_none() {
+                // No rank with a block has failed since.
+                result.safety.membership = placement;
                 return Ok(());
             }
+            let placement = Some(placement).filter(|_| !mutant(Mutant::PositionsMoved));
             let time = self.transport.now();
-            return self.keeping_stats(|group| group.scatter(result, None, time));
+            return self.keeping_stats(|group| group.scatter(result, None, (time, placement)));
         }
         let listed = result.relist();
         recovered?;
@@ -168,7 +175,7 @@ impl<T: Transport> Group<T> {
         self.call_with_limit(|group| {
             let result = group.agree_on_result(result, |states| &states.safety)?;
             let algorithm = result.algorithm();
-            if result.safety.stored == Some(group.states.version_id()) {
+            if result.safety.stored == Some(group.stored_version()) {
                 return group.keeping_stats(|group| group.list_stored(result));
             }
             let recovered = group.restore(&mut result.safety, &algorithm, 1);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::config::{hash_of, unequal};
 use super::job::{JobSetup, JobStart};
 use super::results::Safety;
+use super::states::StoredVersion;
 use super::stored_rounds::StoredRun;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
@@ -12,7 +13,6 @@ use crate::engine::{Algorithm, FinishedRounds};
 use crate::members::{Members, Rank};
 use crate::rounds::purity::PurityCheck;
 use crate::rounds::{Hypercube, Rounds, state_of};
-use crate::store::VersionId;
 use crate::transport::{Comparison, Transport};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -93,7 +93,7 @@ impl FinalStates {
     }
 
     /// States that the group has stored.
-    pub(super) fn of_stored(rounds: u32, safety: Safety, stored: VersionId) -> FinalStates {
+    pub(super) fn of_stored(rounds: u32, safety: Safety, stored: StoredVersion) -> FinalStates {
         FinalStates {
             states: Vec::new(),
             rounds,

@@ -349,6 +349,7 @@ impl<T: Transport> Group<T> {
             gathered,
             origin: prepared.origin.clone(),
             unprotected: prepared.unprotected,
+            placement: None,
         };
         let finished = self.run_job(start, setup, &algorithm)?;
         let layout = prepared.layout.clone();

@@ -2,11 +2,20 @@
 
 use super::config::{agree_on_equal, hash_of};
 use super::{Group, StoreChoice};
+use crate::mutants::{Mutant, mutant};
+use crate::store::VersionId;
 use crate::store::named::NamedStates;
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
+
+/// A version of the states of a group. After the states were discarded, others get the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StoredVersion {
+    clears: u64,
+    version_id: VersionId,
+}
 
 impl<T: Transport> Group<T> {
     /// Puts the state of a node that this rank executes aside for the next [`Group::commit_states`]. Local.
@@ -82,7 +91,22 @@ impl<T: Transport> Group<T> {
 
     /// Discards all states, and the name under which another job would find them until the next commit. Collective.
     pub fn clear_states(&mut self) -> Result<()> {
-        self.call(|group| group.on_states(|states, engine, _| states.clear(engine)))
+        self.call(|group| {
+            let cleared = group.on_states(|states, engine, _| states.clear(engine));
+            let is_empty = group.states.version_id() == VersionId::INPUT;
+            if is_empty && !mutant(Mutant::StatesAfterClearUsed) {
+                group.clears += 1;
+            }
+            cleared
+        })
+    }
+
+    /// The committed version of the states, which no later states have.
+    pub(super) fn stored_version(&self) -> StoredVersion {
+        StoredVersion {
+            clears: self.clears,
+            version_id: self.states.version_id(),
+        }
     }
 
     /// `Status::Argument` unless this rank executes the node.

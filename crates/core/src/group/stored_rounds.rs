@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::job::{JobSetup, JobStart};
 use super::results::Safety;
 use super::rounds::FinalStates;
-use super::{Group, StepSetup};
+use super::{Beside, Group, StepSetup};
 use crate::engine::{Algorithm, Checkpoints, Engine, reported_by_all};
 use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -73,7 +73,9 @@ impl<T: Transport> Group<T> {
             Some(round) => round,
             None => {
                 if !run.rounds.inits_all() {
-                    self.on_stored(|states, engine, lost| store_first(states, engine, lost, run))?;
+                    self.engage(StepSetup::default(), |engine, beside| {
+                        store_first(engine, beside, run)
+                    })?;
                 }
                 0
             }
@@ -93,7 +95,7 @@ impl<T: Transport> Group<T> {
             (None, self.members.membership().clone()),
             None,
         );
-        let mut result = FinalStates::of_stored(rounds, safety, self.states.version_id());
+        let mut result = FinalStates::of_stored(rounds, safety, self.stored_version());
         self.list_stored(&mut result)?;
         Ok(result)
     }
@@ -294,16 +296,18 @@ impl Found {
 }
 
 /// Stores the initial states that the ranks provide. The state of a rank that fails meanwhile is stored if its file was
-/// complete. Collective.
+/// complete, or can be loaded again. Collective.
 ///
 /// # Errors
-/// `Status::DataLost` if a rank failed before; `lost` receives it.
-fn store_first(
-    states: &mut Checkpoints,
-    engine: &mut Engine<'_>,
-    lost: &mut RankSet,
-    run: &StoredRun<'_>,
-) -> Result<()> {
+/// `Status::DataLost` if a rank failed before; the set of the owners of lost data receives it. `Status::Callback` if a
+/// state cannot be loaded again.
+fn store_first(engine: &mut Engine<'_>, beside: Beside<'_>, run: &StoredRun<'_>) -> Result<()> {
+    let Beside {
+        states,
+        mut reload,
+        lost,
+        ..
+    } = beside;
     let me = engine.members().me();
     let ranks = engine.members().ranks();
     let mut attempts: Vec<VersionId> = Vec::new();
@@ -319,6 +323,12 @@ fn store_first(
             let state = match node == me.home() {
                 true => Ok(Some(run.state.clone())),
                 false => of_attempts(states, &attempts, node, run),
+            };
+            let state = match (state, &mut reload) {
+                (Ok(None), Some(reload)) if !mutant(Mutant::InitialStatesNotReloaded) => {
+                    reload.reload(Rank(node.0)).map(|state| Some(state.into()))
+                }
+                (state, _) => state,
             };
             let note = run.note(0, Vec::new());
             match state.and_then(|state| Ok((state, note?))) {

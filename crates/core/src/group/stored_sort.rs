@@ -362,7 +362,7 @@ impl<T: Transport> Group<T> {
             method: Method::SampleSort(1),
             dense: self.config.dense,
             own: self.members.working_node(),
-            safety: safety.with_stored(self.states.version_id()),
+            safety: safety.with_stored(self.stored_version()),
             array: None,
             columns: None,
             filter: None,

@@ -107,11 +107,23 @@ impl Disk {
         Ok(file)
     }
 
-    /// Returns the owner of this process's files. Creates and removes a file unless the owner is
-    /// known.
+    /// Returns the owner of this process's files. Creates a file unless the owner is known: one without a name, which is
+    /// not left if the process is killed, where the system can.
     fn own(&self) -> io::Result<u32> {
         if let Some(own) = self.owner.get() {
             return Ok(*own);
+        }
+        #[cfg(target_os = "linux")]
+        {
+            let mut options = OpenOptions::new();
+            options
+                .write(true)
+                .mode(0o600)
+                .custom_flags(libc::O_TMPFILE);
+            if let Ok(file) = options.open(&self.folder) {
+                let own = file.metadata()?.uid();
+                return Ok(*self.owner.get_or_init(|| own));
+            }
         }
         let (probe, file) = self.create_new(PROBE)?;
         let own = file.metadata().map(|metadata| metadata.uid());

@@ -60,31 +60,47 @@ impl fmt::Debug for Threads {
 #[derive(Clone, Debug)]
 pub struct ThreadPool {
     threads: Threads,
-    pool: Arc<Mutex<Option<Arc<rayon::ThreadPool>>>>,
+    pool: Arc<Mutex<Pool>>,
+}
+
+/// The threads of a pool that were started.
+#[derive(Debug)]
+struct Pool {
+    /// None: the caller works alone.
+    started: Option<Arc<rayon::ThreadPool>>,
+    /// The most threads that the system has not refused.
+    most: usize,
 }
 
 impl<T: Into<Threads>> From<T> for ThreadPool {
     fn from(threads: T) -> ThreadPool {
         ThreadPool {
             threads: threads.into(),
-            pool: Arc::default(),
+            pool: Arc::new(Mutex::new(Pool {
+                started: None,
+                most: usize::MAX,
+            })),
         }
     }
 }
 
 impl ThreadPool {
-    /// Returns the threads; None if the caller works alone. If the system refuses more threads, the pool stays as it
-    /// is.
+    /// Returns the threads; None if the caller works alone. If the system refuses a number of threads, half as many are
+    /// started.
     pub fn rayon_pool(&self) -> Option<Arc<rayon::ThreadPool>> {
-        let wanted = self.threads.number();
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        let present = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
-        if wanted > present
-            && let Some(larger) = new_pool(wanted)
-        {
-            *pool = Some(Arc::new(larger));
+        let started = pool.started.as_ref();
+        let present = started.map_or(1, |pool| pool.current_num_threads());
+        let mut wanted = self.threads.number().min(pool.most);
+        while wanted > present {
+            if let Some(larger) = new_pool(wanted) {
+                pool.started = Some(Arc::new(larger));
+                break;
+            }
+            wanted /= 2;
+            pool.most = wanted;
         }
-        pool.clone()
+        pool.started.clone()
     }
 
     /// Returns the number of threads; 1 if the caller works alone.

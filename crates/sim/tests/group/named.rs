@@ -3,7 +3,9 @@
 use std::cell::Cell;
 
 use super::refusals::Limited;
+use super::stored_rounds::initial;
 use super::*;
+use ftsort_core::group::Reload;
 use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::store::directory::{Files, Series};
 use ftsort_core::store::named::StatesManifest;
@@ -35,6 +37,8 @@ pub struct World {
     /// Results are dense.
     pub dense: bool,
     pub model: FileModel,
+    /// Initial states can be loaded again.
+    pub reloads: bool,
 }
 
 /// The first round of a job, and whether it found states; None: the rank failed.
@@ -91,6 +95,9 @@ impl World {
             let services = Services {
                 nonce: 1000 * number + u64::from(rank.0),
                 budget: Box::new(Limited(world.budget.clone())),
+                reload: world.reloads.then(|| -> Box<dyn Reload> {
+                    Box::new(|rank: Rank| Buffer::copy_of(&initial(rank.0)))
+                }),
                 ..Services::default()
             };
             let mut group = Group::new(transport(mpi), world.config(&handle), services)?;

@@ -1,9 +1,18 @@
 //! Positions of records in the sorted order, and the first records of equal keys, by bitonic sorts.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::exclusions::start_monitor;
+use super::redundancy::fail_in;
 use super::{
-    SEEDS, SimGroup, crash, keys, play_group, refusal, services, statuses, transport, try_play,
+    Blocks, SEEDS, SimGroup, crash, keys, parts, play, play_group, refusal, services, statuses,
+    transport, try_play,
 };
-use ftsort_core::group::{Group, GroupConfig, Services, SortInput, Sorted, StoreChoice};
+use ftsort_core::engine::{Event, Observer, Occasion};
+use ftsort_core::group::{
+    Group, GroupConfig, GroupObserver, Services, SortInput, Sorted, StoreChoice,
+};
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::query::groups::Aggregate;
@@ -91,4 +100,70 @@ fn positions_are_computed_again_from_reloaded_inputs() {
         .any(|seed| lost_after_counts(POSITIONS, seed).is_some());
     set_mutant(None);
     assert!(is_lost);
+}
+
+/// Recovers positions that were made before rank 2 became slow, after a failure of rank 1. Returns whether the positions of
+/// the survivors stay.
+fn positions_stay(seed: u64) -> bool {
+    let outcomes = play_group(4, seed, GroupConfig::default(), "1@10", |rank, group| {
+        let mut sorted = group.positions(SortInput::of_keys(&keys(rank)))?;
+        let made = parts(&sorted);
+        start_monitor(group)?;
+        fail_in(group, 10, 1)?;
+        group.recover(&mut sorted)?;
+        let now = parts(&sorted);
+        Ok((made.iter().all(|part| now.contains(part)), now))
+    });
+    let outcomes: Vec<_> = outcomes.into_iter().flatten().map(Result::unwrap).collect();
+    let records = |(_, parts): &(bool, Blocks)| -> usize {
+        parts.iter().map(|(_, positions)| positions.len()).sum()
+    };
+    // A position has the size of two keys.
+    assert_eq!(outcomes.iter().map(records).sum::<usize>(), 2 * 400);
+    outcomes.iter().all(|(stay, _)| *stay)
+}
+
+#[test]
+fn positions_of_survivors_stay() {
+    for seed in SEEDS.take(8) {
+        assert!(positions_stay(seed), "seed {seed}");
+    }
+    set_mutant(Some(Mutant::PositionsMoved));
+    let stay = positions_stay(1);
+    set_mutant(None);
+    assert!(!stay);
+}
+
+/// The number of rounds in a recovery of positions without a failure.
+fn rounds_of_a_recovery() -> usize {
+    struct Counted(Rc<Cell<usize>>);
+    impl Observer for Counted {
+        fn event(&mut self, occasion: Occasion) {
+            let is_round = matches!(occasion.event, Event::Round);
+            self.0.set(self.0.get() + usize::from(is_round));
+        }
+    }
+    impl GroupObserver for Counted {}
+    let outcomes = play(3, 1, |rank, transport, _| {
+        let rounds = Rc::new(Cell::new(0));
+        let services = Services {
+            observer: Box::new(Counted(Rc::clone(&rounds))),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, GroupConfig::default(), services)?;
+        let mut sorted = group.positions(SortInput::of_keys(&keys(rank)))?;
+        let before = rounds.get();
+        group.recover(&mut sorted)?;
+        Ok(rounds.get() - before)
+    });
+    outcomes.into_iter().flatten().map(Result::unwrap).sum()
+}
+
+#[test]
+fn a_recovery_without_failures_exchanges_no_positions() {
+    assert_eq!(rounds_of_a_recovery(), 0);
+    set_mutant(Some(Mutant::PositionsSentAgain));
+    let rounds = rounds_of_a_recovery();
+    set_mutant(None);
+    assert!(rounds > 0);
 }

@@ -6,7 +6,8 @@ use super::stored_rounds::{Sums, expected_from, initial, listed, run_stored};
 use std::collections::BTreeMap;
 
 use super::*;
-use ftsort_core::group::DataChecks;
+use ftsort_core::group::{DataChecks, SortInput};
+use ftsort_core::mutants::{Mutant, set_mutant};
 
 #[test]
 fn states_that_were_not_committed_are_discarded() {
@@ -77,4 +78,91 @@ fn a_changed_copy_of_a_final_state_is_not_used_for_a_recovery() {
     let right = expected_from((0..4).map(initial));
     assert_eq!(recover_changed(true), right);
     assert_ne!(recover_changed(false), right);
+}
+
+/// States that are stored after those of a result were discarded, which have the same numbers.
+type Later = fn(&mut SimGroup<'_>, Rank) -> Result<()>;
+
+const LATER: [Later; 3] = [
+    |group, rank| {
+        let other = vec![rank.0 as i32; 30];
+        group.sort_stored(SortInput::of_keys(&other)).map(drop)
+    },
+    |group, rank| {
+        let sums = Sums::new(&World::default(), 6);
+        run_stored(group, &sums, (&[rank.0 as u8; 8], 6)).map(drop)
+    },
+    |group, rank| {
+        group.put_state(rank.home(), b"another state")?;
+        group.commit_states(true).map(drop)
+    },
+];
+
+/// A result whose states were discarded does not become one of later states. Returns whether it stays.
+fn results_of_discarded_states_stay() -> bool {
+    let stays = |later: Later| {
+        let sorts = World::default().job(3, (1, &[]), move |rank, group, _| {
+            group.open_states("loop")?;
+            let mut sorted = group.sort_stored(SortInput::of_keys(&keys(rank)))?;
+            let before = parts(&sorted);
+            group.clear_states()?;
+            later(group, rank)?;
+            group.recover(&mut sorted)?;
+            Ok(parts(&sorted) == before)
+        });
+        let rounds = World::default().job(3, (1, &[]), move |rank, group, world| {
+            group.open_states("loop")?;
+            let sums = Sums::new(world, 6);
+            let mut states = run_stored(group, &sums, (&initial(rank.0), 6))?;
+            let before = listed(&states);
+            group.clear_states()?;
+            later(group, rank)?;
+            group.recover_states(&mut states)?;
+            Ok(listed(&states) == before)
+        });
+        let mut all = sorts.unwrap().into_iter().chain(rounds.unwrap());
+        all.all(|stays| matches!(stays, Some(Ok(true))))
+    };
+    LATER.into_iter().all(stays)
+}
+
+/// A rank fails at any step of rounds whose initial states can be loaded again. Returns whether no data are lost.
+fn initial_states_are_loaded_again() -> bool {
+    for step in 1.. {
+        let mut world = World::default();
+        world.reloads = true;
+        let failures = [crash(1, step)];
+        let outcomes = world.job(3, (1, &failures), |rank, group, world| {
+            group.open_states("loop")?;
+            let sums = Sums::new(world, 6);
+            let states = run_stored(group, &sums, (&initial(rank.0), 6))?;
+            Ok(listed(&states))
+        });
+        let outcomes = outcomes.unwrap();
+        if outcomes[1].is_some() {
+            break;
+        }
+        let expected = expected_from((0..3).map(initial));
+        for listed in outcomes.into_iter().flatten() {
+            let Ok(listed) = listed else {
+                return false;
+            };
+            for (node, state) in listed {
+                assert_eq!(state, expected[node as usize], "step {step} node {node}");
+            }
+        }
+    }
+    true
+}
+
+#[test]
+fn results_and_initial_states_are_those_of_their_calls() {
+    assert!(results_of_discarded_states_stay());
+    assert!(initial_states_are_loaded_again());
+    set_mutant(Some(Mutant::StatesAfterClearUsed));
+    let stay = results_of_discarded_states_stay();
+    set_mutant(Some(Mutant::InitialStatesNotReloaded));
+    let are_loaded = initial_states_are_loaded_again();
+    set_mutant(None);
+    assert!(!stay && !are_loaded);
 }

@@ -149,7 +149,7 @@ impl<'e> Job<'_, 'e> {
         self.redundancy.lost.insert(home);
         Err(Error::new(
             Status::DataLost,
-            format!("rank {home} failed before its input was in the store"),
+            format!("no surviving rank has the input of rank {home}"),
         ))
     }
 

@@ -125,7 +125,7 @@ impl<T: Transport> Group<T> {
                 let mut job = group.begin_external(sort)?;
                 if job.manifest.is_finished {
                     // The earlier job may have ended before it removed these.
-                    job.clean_up(false);
+                    job.remove_runs();
                     group.on_writer(|| {
                         job.remove_manifest_draft();
                         Ok(())
@@ -137,14 +137,25 @@ impl<T: Transport> Group<T> {
                     // The other ranks may still need the files.
                     Err(error) if error.status.sets_apart() => {}
                     Err(_) if job.resume => {}
+                    // All ranks have removed their runs, and have looked for names, before the manifest is removed.
                     Err(_) => {
-                        // No rank removes a file before all ranks have looked.
+                        job.remove_runs();
                         let removes = !job.is_named();
                         let agreed =
                             group.on_engine(|engine| engine.all_or_none_with(Ok(()), removes))?;
-                        job.clean_up(agreed.0.1);
+                        if agreed.0.1 {
+                            let _ = job.remove_output();
+                        }
                     }
-                    Ok(()) => job.clean_up(false),
+                    Ok(()) if job.resume => job.remove_runs(),
+                    Ok(()) => {
+                        job.remove_runs();
+                        group.on_all(Ok(()))?;
+                        group.on_writer(|| {
+                            job.remove_manifest();
+                            Ok(())
+                        })?;
+                    }
                 }
                 group.note_total_time(start.time);
                 sorted.map(|()| job.stats)
@@ -253,11 +264,19 @@ impl<T: Transport> Group<T> {
 
     /// The state that an earlier job has left; the same on all ranks. Collective.
     fn shared_manifest(&mut self, sort: &ExternalSort) -> Result<Option<Manifest>> {
-        let mine = left_manifest(sort).map(|manifest| manifest.encode());
+        let mine = match left_manifest(sort) {
+            // A sort that is not resumed begins anew.
+            Err(_) if !sort.resume || mutant(Mutant::UnreadableStateIgnored) => Ok(None),
+            mine => mine,
+        };
+        let (mine, error) = match mine {
+            Ok(mine) => (mine.map(|manifest| manifest.encode()), None),
+            Err(error) => (None, Some(error)),
+        };
         let mine = mine.unwrap_or_default();
         let length = (mine.len() as u64).to_le_bytes();
         // The manifest of a sort of larger records is longer.
-        let lengths = self.reports(length.to_vec(), None)?;
+        let lengths = self.reports(length.to_vec(), error)?;
         let lengths = lengths
             .iter()
             .filter_map(|(_, report)| Reader::new(report).u64());

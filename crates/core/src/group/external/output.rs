@@ -12,7 +12,7 @@ use super::ExternalSort;
 use super::job::ExternalJob;
 use super::making::remove_runs;
 use crate::external::manifest::{Identity, Manifest};
-use crate::external::parts::{OutputParts, draft_name, is_state_of, manifest_name};
+use crate::external::parts::{OutputParts, draft_name, is_part_of, is_state_of, manifest_name};
 use crate::mutants::{Mutant, mutant};
 use crate::store::directory::{Files, refusal};
 use ftsort_kernels::error::{Error, Result, Status};
@@ -76,18 +76,24 @@ impl ExternalJob {
     }
 
     /// Gives the files of the output their names, if another rank has not done so. Then the manifest of a sort that may
-    /// be resumed states that the sort is finished; otherwise there is no manifest any more.
+    /// be resumed states that the sort is finished.
     pub fn finish_output(&mut self) -> Result<()> {
         self.name_output()?;
         self.manifest.is_finished = true;
         if self.resume {
             return self.write_manifest();
         }
-        let manifest = manifest_name(self.output.name());
-        for name in [draft_name(&manifest), manifest] {
-            let _ = self.files.places.output.remove(&name);
+        if mutant(Mutant::ManifestRemovedBeforeRuns) {
+            self.remove_manifest();
         }
         Ok(())
+    }
+
+    /// Removes the manifest. Until then a later job knows the runs.
+    pub fn remove_manifest(&mut self) {
+        let manifest = manifest_name(self.output.name());
+        let _ = self.files.places.output.remove(&manifest);
+        self.remove_manifest_draft();
     }
 
     fn name_output(&mut self) -> Result<()> {
@@ -128,12 +134,9 @@ impl ExternalJob {
             && !first.is_some_and(is_draft)
     }
 
-    /// Removes the runs of this job. `with_output`: also the output under its temporary name and the manifest.
-    pub fn clean_up(&mut self, with_output: bool) {
+    /// Removes the runs of this job.
+    pub fn remove_runs(&mut self) {
         remove_runs(&mut self.files, self.manifest.job);
-        if with_output {
-            let _ = self.remove_output();
-        }
     }
 }
 
@@ -152,18 +155,25 @@ pub(super) fn remove_drafts(files: &mut dyn Files, output: &OutputParts) -> Resu
     Ok(())
 }
 
-/// `Status::Argument` if the sort would overwrite or remove a file of its source.
+/// `Status::Argument` if the sort would overwrite or remove a file of its source before the output is complete.
 pub(super) fn check_source_names(sort: &ExternalSort) -> Result<()> {
-    let source = &sort.files.places.source;
-    let Some(path) = source.beside_output(&|name| is_state_of(&sort.output, name)) else {
-        return Ok(());
-    };
-    let text = format!(
-        "the source {path} has the name of a temporary file of the output {}, which the sort \
-         removes: rename the source, or name another output",
-        sort.output
-    );
-    Err(Error::new(Status::Argument, text))
+    let (source, output) = (&sort.files.places.source, &sort.output);
+    let refuse = |text| Err(Error::new(Status::Argument, text));
+    if let Some(path) = source.beside_output(&|name| is_state_of(output, name)) {
+        return refuse(format!(
+            "the source {path} has the name of a temporary file of the output {output}, which the sort \
+             removes: rename the source, or name another output"
+        ));
+    }
+    let is_part = |name: &str| is_part_of(output, sort.output_parts, name);
+    if let Some(path) = source.beside_output(&is_part) {
+        return refuse(format!(
+            "the source {path} is a file of the output {output}, whose {} files cannot be replaced all at once: \
+             name another output",
+            sort.output_parts
+        ));
+    }
+    Ok(())
 }
 
 /// The properties of the data of a sort.
@@ -203,25 +213,51 @@ pub(super) fn identity_of(sort: &ExternalSort) -> Result<Identity> {
 }
 
 /// Returns the manifest of an earlier job; None if there is none, if it is damaged, or if its output is missing.
-pub(super) fn left_manifest(sort: &ExternalSort) -> Option<Manifest> {
-    let files = &sort.files.places.output;
-    let (size, mut content) = files.read(&manifest_name(&sort.output)).ok()?;
-    let mut bytes = Vec::with_capacity(usize::try_from(size).ok()?.min(1 << 20));
-    content.read_to_end(&mut bytes).ok()?;
-    let manifest = Manifest::decode(&bytes)?;
+/// `Status::Store` if a file cannot be read for another reason, as it may be readable later.
+pub(super) fn left_manifest(sort: &ExternalSort) -> Result<Option<Manifest>> {
+    let files = &*sort.files.places.output;
+    let name = manifest_name(&sort.output);
+    let Some((_, mut content)) = found(files, &name)? else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    let read = content.read_to_end(&mut bytes);
+    read.map_err(|error| refusal("read", files, &name, &error))?;
+    let Some(manifest) = Manifest::decode(&bytes) else {
+        return Ok(None);
+    };
     let output = OutputParts::new(&sort.output, &manifest.identity);
-    let size = |name: String| files.read(&name).ok().map(|(size, _)| size);
     let searched = match mutant(Mutant::FirstFileOnlyFound) {
         true => 0..1,
         false => output.all(),
     };
-    let is_left = searched.into_iter().all(|part| {
+    for part in searched {
         let written = output.size_of(part, manifest.done);
         // The program may have written bytes before the first record of a file without records.
         let is_whole = |size: u64| size == written || (manifest.is_finished && written == 0);
-        let has_draft = || size(output.draft_of(part)).is_some_and(|size| size >= written);
-        let has_name = || size(output.name_of(part)).is_some_and(is_whole);
-        (!manifest.is_finished && has_draft()) || (manifest.is_written() && has_name())
-    });
-    is_left.then_some(manifest)
+        let draft = match manifest.is_finished {
+            true => None,
+            false => found(files, &output.draft_of(part))?,
+        };
+        let named = match manifest.is_written() {
+            true => found(files, &output.name_of(part))?,
+            false => None,
+        };
+        let is_left = draft.is_some_and(|(size, _)| size >= written)
+            || named.is_some_and(|(size, _)| is_whole(size));
+        if !is_left {
+            return Ok(None);
+        }
+    }
+    Ok(Some(manifest))
+}
+
+/// The size and the content of a file; None if there is none.
+fn found<'f>(files: &'f dyn Files, name: &str) -> Result<Option<(u64, Box<dyn Read + 'f>)>> {
+    match files.read(name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        read => read
+            .map(Some)
+            .map_err(|error| refusal("read", files, name, &error)),
+    }
 }

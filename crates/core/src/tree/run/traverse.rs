@@ -219,7 +219,7 @@ impl<'m> NodeData<'m> {
             return Some(Buffer::default().into());
         };
         let merged = segments.try_fold(first.data, |low, high| {
-            caught(|| self.merge.merge(&low, &high.data)).map(Slice::from)
+            merge_two(self.merge, &low, &high.data)
         });
         match merged {
             Ok(merged) => Some(merged),
@@ -311,6 +311,15 @@ impl<'m> NodeData<'m> {
     }
 }
 
+/// Merges two segments, unless one is empty because a merge has returned nothing.
+fn merge_two(merge: &dyn MergeOperator, low: &Slice, high: &Slice) -> Result<Slice> {
+    match (low.is_empty(), high.is_empty()) {
+        (true, _) => Ok(high.clone()),
+        (_, true) => Ok(low.clone()),
+        _ => caught(|| merge.merge(low, high)).map(Slice::from),
+    }
+}
+
 /// Joins segments: all of them if the order does not matter, otherwise those without a gap in between.
 /// Returns them in ascending order.
 fn join(mut segments: Vec<Segment>, merge: &dyn MergeOperator) -> Result<Vec<Segment>> {
@@ -322,7 +331,7 @@ fn join(mut segments: Vec<Segment>, merge: &dyn MergeOperator) -> Result<Vec<Seg
                 if !merge.is_ordered()
                     || last.first.checked_add(last.span.into()) == Some(segment.first) =>
             {
-                last.data = caught(|| merge.merge(&last.data, &segment.data))?.into();
+                last.data = merge_two(merge, &last.data, &segment.data)?;
                 // The positions and sizes of other ranks may be any numbers.
                 last.span = last.span.saturating_add(segment.span);
             }

@@ -468,7 +468,7 @@ fn a_source_that_changes_is_an_error() {
 #[test]
 fn every_mutant_of_an_external_sort_is_detected() {
     type Detects = fn() -> bool;
-    let detected: [(Mutant, Detects); 13] = [
+    let detected: [(Mutant, Detects); 14] = [
         (Mutant::ActionOfFailedRank, || {
             failures_at_every_step(resumed::with_a_longer_output, 1, 1).is_some()
         }),
@@ -503,6 +503,9 @@ fn every_mutant_of_an_external_sort_is_detected() {
         }),
         (Mutant::NamedFilesRemoved, || {
             pieces::sorted_without_synced_names().is_err()
+        }),
+        (Mutant::UnreadableStateIgnored, || {
+            !pieces::state_that_cannot_be_read_stays()
         }),
         (Mutant::FirstFileOnlyFound, || {
             parts::resumed_without_a_file().is_err()

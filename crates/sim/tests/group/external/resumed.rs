@@ -252,3 +252,44 @@ fn another_sort_is_not_resumed() {
     let outcomes = job(&world, 2, (1, &[]), false);
     assert_eq!(survivors_of(&world, outcomes, false), Ok(2));
 }
+
+/// The steps of two ranks before the end of a job, one pair after the other.
+fn last_steps() -> Vec<[Failure; 2]> {
+    let last = |rank| {
+        let survives = |step: &u32| {
+            let ended = job(&World::new(61), 2, (1, &[crash(rank, *step)]), false).unwrap();
+            ended[rank].is_some()
+        };
+        (1..).find(survives).expect("the job ends")
+    };
+    let (one, other) = (last(0), last(1));
+    let pairs = (1..20).flat_map(|back| (1..20).map(move |other_back| (back, other_back)));
+    let failures = |(back, other_back)| [crash(0, one - back), crash(1, other - other_back)];
+    pairs.map(failures).collect()
+}
+
+/// A job without `resume` ends at one of its last steps. Returns whether a manifest is left where runs are, so that a later
+/// job removes them.
+fn runs_that_are_left_are_known() -> bool {
+    last_steps().into_iter().all(|failures| {
+        let world = World::new(61);
+        let ended = job(&world, 2, (1, &failures), false).unwrap();
+        let has_manifest = || {
+            world
+                .output
+                .borrow()
+                .names()
+                .contains(&"sorted.ftsort".into())
+        };
+        ended.iter().any(Option::is_some) || world.runs() == 0 || has_manifest()
+    })
+}
+
+#[test]
+fn a_manifest_is_left_as_long_as_runs_are() {
+    assert!(runs_that_are_left_are_known());
+    set_mutant(Some(Mutant::ManifestRemovedBeforeRuns));
+    let are_known = runs_that_are_left_are_known();
+    set_mutant(None);
+    assert!(!are_known);
+}
