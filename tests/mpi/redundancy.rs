@@ -60,5 +60,10 @@ pub fn cases() -> Vec<Case> {
         let name = format!("results and inputs that moved after failures: {mode}");
         Case::new(true, name, move || recoveries(mode, ranks))
     });
-    cases.chain(again).collect()
+    let stored = ["discarded", "reload"].map(|mode| {
+        let name = format!("stored results and states after a failure: {mode}");
+        let body = move || self_checking("stored_again", 3, &format!("DIR {mode}"));
+        Case::skippable(true, name, body)
+    });
+    cases.chain(again).chain(stored).collect()
 }
