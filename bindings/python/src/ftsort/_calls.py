@@ -60,12 +60,13 @@ class Calls:
     def _refusing(self, call: Callable[[], Any]) -> Iterator[None]:
         """Makes `call`, a call with an invalid argument, if the preparation of a collective call fails.
 
-        The other ranks are in the call already, and would wait for this one. So they get `PeerArgumentError`.
+        The other ranks are in the call already, and would wait for this one. So they get `PeerArgumentError`, also if the
+        exception is that of a signal.
         """
         self._pointer()
         try:
             yield
-        except Exception:
+        except BaseException:
             # While another call runs in this process, the other ranks are in that one.
             if self._lock.acquire(False):
                 try:
@@ -88,7 +89,7 @@ class Calls:
         except BaseException as error:
             if not status:
                 raise
-            self._callbacks.fail(error)
+            self._callbacks.fail_here(error)
         return status[0]
 
     def _agreed_status(self, function: Callable[..., int], arguments: Sequence[Any], layouts: Sequence[Encoder],
@@ -104,7 +105,7 @@ class Calls:
         # A comparator that changes its mind may also look like corruption.
         if not layouts or not uses_callbacks or status not in (0, Corruption.status):
             return status, text, False
-        agreed, found = c_uint32(not self._callbacks.has_error()), c_size_t()
+        agreed, found = c_uint32(not self._callbacks.has_failed()), c_size_t()
         agreement = self._status(self._library.agree, pointer, byref(agreed), byref(found))
         if agreement != 0:
             return agreement, self._last_error(pointer), False
@@ -131,7 +132,7 @@ class Calls:
                 raise StateError("the group is busy with another call: call it after that call has returned")
             self._callbacks.layouts = list(layouts)
             status, text, has_raised = self._agreed_status(function, arguments, layouts, new_failures)
-            error = self._callbacks.take_error()
+            error, own_error = self._callbacks.take_errors()
             lost = tuple(self._lost_ranks()) if status == DataLost.status else ()
         finally:
             if any(held):
@@ -150,6 +151,8 @@ class Calls:
             _pinned.append(keep)
         if isinstance(raised, DataLost):
             raised.ranks = lost
+        if own_error is not None:
+            raise own_error from raised
         if error is not None and (raised is None or not isinstance(error, Exception)):
             raise error from raised
         if raised is not None:

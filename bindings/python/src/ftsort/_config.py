@@ -102,14 +102,19 @@ _hook_lock = threading.Lock()
 
 
 def _unraisable(ignored: Any) -> None:
-    """Receives exceptions that Python ignores: those of callbacks fail the calls of their thread."""
+    """Receives exceptions that Python ignores: those of callbacks fail the calls of their thread.
+
+    The library ignores what `on_event` and the logger do, so exceptions there are of this rank alone.
+    """
     if "ctypes" not in (ignored.err_msg or ""):
         _previous_hook(ignored)
         return
     here = [callbacks for thread, callbacks in _running if thread == threading.get_ident()]
     # A thread of the library has no call of its own.
+    function = f"{ignored.err_msg} {ignored.object!r}"
+    is_report = any(f"Callbacks.{name} " in function for name in ("_event", "_log"))
     for callbacks in here or [callbacks for _, callbacks in _running]:
-        callbacks.fail(ignored.exc_value)
+        (callbacks.fail_here if is_report else callbacks.fail)(ignored.exc_value)
 
 
 class Callbacks:
@@ -122,7 +127,10 @@ class Callbacks:
         self._reload = reload
         #: The encoders of the call that runs, one for each array, for `reload`.
         self.layouts: List[Encoder] = []
+        #: The first exception in `compare`, `reload` or another function that decides the outcome of a call.
         self._error: Optional[BaseException] = None
+        #: The first exception of a signal handler at another time, which is of no interest to the other ranks.
+        self._own_error: Optional[BaseException] = None
         self.has_reload = reload is not None
         self.event_fn = _native.EVENT_FN(self._event)
         self.log_fn = _native.LOG_FN(self._log)
@@ -153,14 +161,19 @@ class Callbacks:
         if self._error is None:
             self._error = error
 
-    def has_error(self) -> bool:
-        """Returns whether `take_error` would return an exception."""
+    def fail_here(self, error: BaseException) -> None:
+        """Keeps the first exception that only this rank is to raise when the call ends."""
+        if self._own_error is None:
+            self._own_error = error
+
+    def has_failed(self) -> bool:
+        """Returns whether a callback that decides the outcome of the call has raised an exception."""
         return self._error is not None
 
-    def take_error(self) -> Optional[BaseException]:
-        """Returns the exception of a callback since the last call of this method."""
-        error, self._error = self._error, None
-        return error
+    def take_errors(self) -> Tuple[Optional[BaseException], Optional[BaseException]]:
+        """Returns the exceptions of `fail` and of `fail_here` since the last call of this method."""
+        errors, self._error, self._own_error = (self._error, self._own_error), None, None
+        return errors
 
     def _event(self, _user: Any, address: Any) -> None:
         try:
@@ -176,18 +189,19 @@ class Callbacks:
         except Exception:
             logger.exception("on_event raised an exception")
         except BaseException as error:
-            self.fail(error)
+            self.fail_here(error)
 
     def _log(self, _user: Any, level: int, line: bytes) -> None:
         try:
             logger.log(_LEVELS.get(level, logging.INFO), line.decode(errors="replace"))
         except BaseException as error:
-            self.fail(error)
+            self.fail_here(error)
 
     def _reload_input(self, _user: Any, rank: int, buffer: Any) -> int:
         try:
             data = self._reload(rank)  # type: ignore[misc]
-            arrays = data if len(self.layouts) > 1 or isinstance(data, (list, tuple)) else [data]
+            is_list = isinstance(data, (list, tuple)) and len(data) == 1 and isinstance(data[0], np.ndarray)
+            arrays = data if len(self.layouts) > 1 or is_list else [data]
             if len(arrays) != len(self.layouts):
                 raise ArgumentError(f"reload returned {len(arrays)} arrays, expected {len(self.layouts)}")
             for layout, array in zip(self.layouts, arrays):

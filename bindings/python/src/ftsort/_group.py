@@ -481,7 +481,7 @@ class Group(NotCopied, Queries, ExternalSorts):
         if self._has_files:
             # No array is used any more, because the process ends.
             for owned in list(self._owned):
-                owned.release()
+                owned._release()
         status = self._library.leave(pointer, exit_code)
         raise error_of(status, self._last_error(pointer))
 

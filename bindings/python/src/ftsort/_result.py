@@ -47,10 +47,10 @@ class _Handle:
 
     def __init__(self, group: "Group", pointer: int) -> None:
         self.pointer = pointer
-        self.release = weakref.finalize(self, group._library.result_free, pointer)
+        self._release = weakref.finalize(self, group._library.result_free, pointer)
         # At the end of the program arrays may still be in use, and the system takes the memory back anyway. Files of
         # the store are removed.
-        self.release.atexit = group._has_files
+        self._release.atexit = group._has_files
         group._owned.add(self)
 
 
@@ -265,7 +265,7 @@ class Result(NotCopied, Sequence[Block]):
         ----------
         array : array_like, optional
             The records that this rank passed to the sort, in any order; if no rank passes them, only the order is
-            verified.
+            verified. After failures a survivor must also pass those of the failed ranks.
 
         Returns
         -------
@@ -307,8 +307,8 @@ class ProtectedInput(NotCopied):
         self._pointer: Optional[int] = pointer
         self._layout = layout
         # The library uses the callbacks of the layout until the input is released.
-        self.release = weakref.finalize(self, _free_input, group._library, pointer, layout)
-        self.release.atexit = group._has_files
+        self._release = weakref.finalize(self, _free_input, group._library, pointer, layout)
+        self._release.atexit = group._has_files
         group._owned.add(self)
 
     def _handle(self) -> int:
@@ -352,7 +352,7 @@ class ProtectedInput(NotCopied):
     def close(self) -> None:
         """Releases the input and its redundancy. [local]"""
         self._pointer = None
-        self.release()
+        self._release()
 
     def __enter__(self) -> "ProtectedInput":
         return self

@@ -252,6 +252,53 @@ def test_interrupts_before_compare_begins(group):
     assert group.sort(np.arange(50)).total == 50 * SIZE
 
 
+def test_interrupts_outside_of_compare_and_reload_concern_one_rank():
+    """The rank of the signal raises the exception when the call ends; the others do not hear of it."""
+    def interrupt(frame, event, _argument):
+        if event == "call" and frame.f_code.co_name == "_event":
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    with ftsort.Group(reload=lambda rank: 1 / 0) as group:
+        protected = group.protect(np.arange(50))
+        for call in (lambda: group.sort(np.arange(50)[::-1]), lambda: protected.update(np.arange(70))):
+            if RANK != CULPRIT:
+                call()
+                continue
+            sys.setprofile(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                call()
+        assert protected.sort().total == 70 * SIZE
+
+
+def test_interrupts_while_an_argument_is_converted(group):
+    class Interrupted:
+        def __array__(self, *_arguments, **_options):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt if RANK == CULPRIT else ftsort.PeerArgumentError):
+        group.sort(Interrupted() if RANK == CULPRIT else np.arange(50))
+    assert group.sort(np.arange(50)).total == 50 * SIZE
+
+
+def test_float16_keys_that_overlap_other_fields(group):
+    def table(fields):
+        names, formats, offsets = zip(*fields)
+        return np.zeros(5, np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": 8}))
+
+    same = table([("half", "f2", 0), ("raw", "u2", 0), ("all", "V4", 0), ("next", "f2", 1)])
+    for call in (lambda: group.sort(same, key=["raw", "half"]), lambda: group.sort(same, key=["half", "all"]),
+                 lambda: group.sort(same, key=["half", "next"]),
+                 lambda: group.group_by(same, "half", {"most": ("max", "raw")})):
+        with pytest.raises(ftsort.ArgumentError, match="overlaps"):
+            call()
+    with group.protect(same, key="half") as protected:
+        with pytest.raises(ftsort.ArgumentError, match="overlaps"):
+            protected.sort(key="raw")
+        assert protected.sort(key=["half", "half"]).total == 5 * SIZE
+    assert group.sort(same, key=["raw", "all"]).total == 5 * SIZE
+
+
 def test_wrong_uses_of_results_on_one_rank(group):
     result, closed = group.sort(np.arange(50)), group.sort(np.arange(50))
     protected = group.protect(np.arange(50))
