@@ -544,9 +544,9 @@ uint64_t ftsort_result_total(const ftsort_result *result);
  * All survivors pass the results of the same call. Lost blocks are rebuilt on the executors of their nodes, and the
  * redundancy of the result is renewed, so that the result tolerates as many failures at once as the store (see
  * `ftsort_store`), and any number one after another, until a rank releases it. Blocks of survivors stay where they
- * are, but a spare that takes over gets that of its home node too. Pointers to blocks stay valid. Without failures
- * the call only finds that there are none. `compare` and, but with FTSORT_STORE_PARITY, `reload` are used again.
- * With FTSORT_STORE_RELOAD, bitonic sorts and rounds cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
+ * are; a spare that takes over may get some of them. Pointers to blocks stay valid. Without failures the call only
+ * finds that there are none. `compare` and, but with FTSORT_STORE_PARITY, `reload` are used again. With
+ * FTSORT_STORE_RELOAD, bitonic sorts and rounds cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
  *
  * \param group   the group that made the result
  * \param result  the result of this rank, of a sort or of ftsort_rounds_run; it receives the rebuilt blocks
@@ -618,8 +618,8 @@ int ftsort_is_failed(const ftsort *group, int32_t rank);
 /**
  * Returns the rank that executes `node`; -1 for a node that does not exist, NULL, or a busy group. [L]
  *
- * That is the rank `node` or its spare, unless it has failed or is excluded; otherwise the executor of the first
- * fault-free node of c(node,s), s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
+ * That is the rank `node` or its spare, unless it has failed; otherwise the executor of the first fault-free node
+ * of c(node,s), s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
  */
 int32_t ftsort_executor(const ftsort *group, int32_t node);
 
@@ -677,9 +677,9 @@ typedef struct ftsort_stats {
 #define FTSORT_STATS_INIT { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
- * Returns the figures of the last sort or ftsort_rounds_run; other calls leave them unchanged. `stats` receives as
- * many bytes as its `struct_size` says (FTSORT_STATS_INIT). Returns FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a
- * `struct_size` that is too small; FTSORT_ERR_STATE while the group is busy. [L]
+ * Returns the figures of the last sort, search, protection or rounds, and the `algorithm` of the last sort or
+ * rounds; other calls leave them. `stats` receives as many bytes as its `struct_size` says (FTSORT_STATS_INIT).
+ * Returns FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a small `struct_size`; FTSORT_ERR_STATE for a busy group. [L]
  */
 ftsort_status ftsort_get_stats(const ftsort *group, ftsort_stats *stats);
 

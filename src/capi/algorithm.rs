@@ -261,13 +261,18 @@ const FTSORT_NO_EXCHANGE: u32 = u32::MAX;
 const FTSORT_SHARE_ALL: u32 = u32::MAX;
 const MOST_ROUNDS: usize = 1 << 30;
 
-fn refused(what: &str, code: c_int, (node, round): (Node, u32)) -> Result<()> {
+/// Returns the bytes of a callback, or its error.
+fn answer(
+    what: &str,
+    code: c_int,
+    (node, round): (Node, u32),
+    out: ftsort_buffer,
+) -> Result<Slice> {
     match code {
-        0 => Ok(()),
-        code => Err(Error::new(
-            Status::Callback,
-            format!("the {what} callback returned {code} for node {node} in round {round}"),
-        )),
+        0 => Ok(out.into_slice()),
+        code => Err(out.into_refusal(format!(
+            "the {what} callback returned {code} for node {node} in round {round}"
+        ))),
     }
 }
 
@@ -322,7 +327,7 @@ impl Rounds for Caller {
         if let Some(begin) = self.given.begin {
             // SAFETY: the user's function with the user's pointer; `out` lives during the call.
             let code = unsafe { begin(self.given.user, node.0 as i32, &mut out) };
-            refused("begin", code, (node, 1))?;
+            return answer("begin", code, (node, 1), out);
         }
         Ok(out.into_slice())
     }
@@ -339,7 +344,7 @@ impl Rounds for Caller {
             let told = told(task, &state, &shared);
             // SAFETY: the user's function with the user's pointer; all bytes live during the call.
             let code = unsafe { propose(self.given.user, &told, &mut out) };
-            refused("propose", code, (task.node, task.round))?;
+            return answer("propose", code, (task.node, task.round), out);
         }
         Ok(out.into_slice())
     }
@@ -375,8 +380,7 @@ impl Rounds for Caller {
             let count = told_of.len();
             decide(self.given.user, &told, told_of.as_ptr(), count, &mut out)
         };
-        refused("decide", code, (task.node, task.round))?;
-        Ok(out.into_slice())
+        answer("decide", code, (task.node, task.round), out)
     }
 
     fn share_limit(&self) -> usize {
@@ -395,8 +399,7 @@ impl Rounds for Caller {
         let mut out = ftsort_buffer::offering(Offer::State(state.clone()));
         // SAFETY: the user's function with the user's pointer; all bytes live during the call.
         let code = unsafe { emit(self.given.user, &told, &mut out) };
-        refused("emit", code, (task.node, task.round))?;
-        Ok(out.into_slice())
+        answer("emit", code, (task.node, task.round), out)
     }
 
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
@@ -409,7 +412,6 @@ impl Rounds for Caller {
         let mut out = ftsort_buffer::offering(Offer::Message(inbox));
         // SAFETY: the user's function with the user's pointer; all bytes live during the call.
         let code = unsafe { absorb(self.given.user, &told, data.cast(), bytes, &mut out) };
-        refused("absorb", code, (task.node, task.round))?;
-        Ok(out.into_slice())
+        answer("absorb", code, (task.node, task.round), out)
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use super::slices::CArray;
 use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Status};
 
 /// Growable bytes that a callback fills. Belongs to ftsort, which also releases them if the callback refuses.
 pub struct ftsort_buffer {
@@ -14,6 +15,8 @@ pub struct ftsort_buffer {
     /// An offer that is not used any more, but that the caller may still read.
     aside: Option<Buffer>,
     reused: bool,
+    /// The reason why the buffer did not grow.
+    refusal: Option<Error>,
 }
 
 /// Bytes that a callback can pass on or reuse without a copy.
@@ -32,6 +35,7 @@ impl ftsort_buffer {
             passed: None,
             aside: None,
             reused: false,
+            refusal: None,
         }
     }
 
@@ -48,6 +52,12 @@ impl ftsort_buffer {
 
     pub(super) fn into_slice(self) -> Slice {
         self.passed.unwrap_or_else(|| self.bytes.into())
+    }
+
+    /// The error of a callback that refused: that of the buffer if it did not grow, which leaves the callback no choice.
+    pub(super) fn into_refusal(self, text: String) -> Error {
+        let refusal = self.refusal;
+        refusal.unwrap_or_else(|| Error::new(Status::Callback, text))
     }
 
     fn replace(&mut self, bytes: Buffer) {
@@ -79,7 +89,10 @@ pub unsafe extern "C" fn ftsort_buffer_resize(
             buffer.replace(fresh);
             buffer.bytes.as_mut_ptr().cast()
         }
-        Err(_) => std::ptr::null_mut(),
+        Err(error) => {
+            buffer.refusal = Some(error);
+            std::ptr::null_mut()
+        }
     }
 }
 
@@ -107,8 +120,9 @@ pub unsafe extern "C" fn ftsort_buffer_append(
     if let Some(passed) = buffer.passed.take() {
         match Buffer::copy_of(&passed) {
             Ok(copy) => buffer.replace(copy),
-            Err(_) => {
+            Err(error) => {
                 buffer.passed = Some(passed);
+                buffer.refusal = Some(error);
                 return 1;
             }
         }
@@ -116,7 +130,8 @@ pub unsafe extern "C" fn ftsort_buffer_append(
     // SAFETY: valid by this function's contract.
     let more = unsafe { array.bytes() };
     let appended = more.and_then(|more| buffer.bytes.append(more));
-    c_int::from(appended.is_err())
+    buffer.refusal = appended.err();
+    c_int::from(buffer.refusal.is_some())
 }
 
 /// In an `emit` callback: sends a part of the state of the node without copying it. [L]

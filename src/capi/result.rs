@@ -281,7 +281,7 @@ pub unsafe extern "C" fn ftsort_result_total(result: *const ftsort_result) -> u6
 /// All survivors pass the results of the same call. Lost blocks are rebuilt on the executors of their nodes, and the
 /// redundancy of the result is renewed, so that the result tolerates as many failures at once as the store (see
 /// `ftsort_store`), and any number one after another, until a rank releases it. Blocks of survivors stay where they
-/// are, but a spare that takes over gets that of its home node too. Pointers to blocks stay valid. Without failures the
+/// are; a spare that takes over may get some of them. Pointers to blocks stay valid. Without failures the
 /// call only finds that there are none. `compare` and, but with FTSORT_STORE_PARITY, `reload` are used again. With
 /// FTSORT_STORE_RELOAD, bitonic sorts and rounds cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
 ///

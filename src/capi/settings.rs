@@ -57,10 +57,9 @@ impl Reload for ReloadCallback {
         let refused = unsafe { (self.function)(self.user, rank.0 as i32, &mut data) };
         match refused {
             0 => Ok(data.into_bytes()),
-            code => Err(Error::new(
-                Status::Callback,
-                format!("the reload callback returned {code} for rank {rank}"),
-            )),
+            code => Err(data.into_refusal(format!(
+                "the reload callback returned {code} for rank {rank}"
+            ))),
         }
     }
 }

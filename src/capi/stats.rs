@@ -52,9 +52,9 @@ pub struct ftsort_stats {
     pub other_seconds: f64,
 }
 
-/// Returns the figures of the last sort or ftsort_rounds_run; other calls leave them unchanged. `stats` receives as many
-/// bytes as its `struct_size` says (FTSORT_STATS_INIT). Returns FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a
-/// `struct_size` that is too small; FTSORT_ERR_STATE while the group is busy. [L]
+/// Returns the figures of the last sort, search, protection or rounds, and the `algorithm` of the last sort or rounds;
+/// other calls leave them. `stats` receives as many bytes as its `struct_size` says (FTSORT_STATS_INIT). Returns
+/// FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a small `struct_size`; FTSORT_ERR_STATE for a busy group. [L]
 ///
 /// # Safety
 /// `group` is NULL or live; `stats` is NULL or valid for its `struct_size` bytes.

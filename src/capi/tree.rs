@@ -292,10 +292,7 @@ impl MergeOperator for Caller {
         };
         match refused {
             0 => Ok(out.into_bytes()),
-            code => Err(Error::new(
-                Status::Callback,
-                format!("the merge callback returned {code}"),
-            )),
+            code => Err(out.into_refusal(format!("the merge callback returned {code}"))),
         }
     }
 

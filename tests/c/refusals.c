@@ -80,6 +80,18 @@ static ftsort *limited(size_t limit)
   return group;
 }
 
+/* Asks for more memory than there is, and refuses as the buffer does. */
+static int merge_too_much(void *user, const void *low, size_t low_bytes, const void *high, size_t high_bytes,
+                          ftsort_buffer *merged)
+{
+  (void)user;
+  (void)low;
+  (void)low_bytes;
+  (void)high;
+  (void)high_bytes;
+  return ftsort_buffer_resize(merged, (size_t)1 << 50) == NULL;
+}
+
 static void memory_limits(void)
 {
   static const size_t limits[] = {7, 9, 18, 22};
@@ -106,6 +118,15 @@ static void memory_limits(void)
     expect_agreed(group, status, FTSORT_ERR_MEMORY, limits[i] > 8 ? FTSORT_OK : FTSORT_ERR_MEMORY);
     ftsort_free(group);
   }
+  group = limited(0);
+  {
+    ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
+    ftsort_result *result = NULL;
+    options.operation = FTSORT_TREE_CALL;
+    options.merge = merge_too_much;
+    expect_agreed(group, ftsort_tree_merge(group, &options, "a", 1, &result), FTSORT_ERR_MEMORY, FTSORT_ERR_MEMORY);
+  }
+  ftsort_free(group);
   free(bytes);
 }
 

@@ -89,6 +89,17 @@ impl Job<'_, '_> {
         let pieces = given.values_mut().chain(kept.values_mut());
         self.engine.swap_records(pieces.collect());
         let (transfers, receivers) = self.transfers_between(exchange, decisions, given);
+        if self.engine.key.is_some() && !self.algorithm.is_recomputable() {
+            let me = self.engine.members.me();
+            let stays = |transfer: &&Transfer| transfer.from == me && transfer.to == me;
+            let staying = transfers.iter().filter(stays);
+            let staying = staying.filter_map(|transfer| transfer.block.as_ref());
+            for block in kept.values().chain(staying) {
+                if !mutant(Mutant::StayingPiecesNotChecked) {
+                    result.check(self.verify_own(block));
+                }
+            }
+        }
         self.engine.inject_crash(Point::Send)?;
         let most_runs = self.algorithm.most_runs();
         let moved = self
@@ -241,7 +252,8 @@ impl Job<'_, '_> {
         let given = given.fold(Digest::default(), Digest::combine);
         if !self.algorithm.is_recomputable() {
             // The block was checked when the round began, and its successor is digested anew.
-            return Split { give, ..split };
+            let keep = self.engine.sealed(split.keep);
+            return Split { keep, give };
         }
         let digest = block.digest.and_then(|whole| whole.without(given));
         let keep = self.engine.sealed(Block {

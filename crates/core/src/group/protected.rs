@@ -11,6 +11,7 @@ use super::job::{JobSetup, JobStart};
 use super::{Group, JobKind, SortInput, Sorted, StepSetup};
 use crate::block::Block;
 use crate::engine::{HeldInputs, LoadOnly, repair_inputs};
+use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::filter::Filter;
 use crate::transport::Transport;
@@ -332,7 +333,13 @@ impl<T: Transport> Group<T> {
         if let Err(error) = &sorted
             && error.status == Status::DataLost
         {
-            input.held.give_up(&self.lost);
+            // A rank that lives has its input, although a block made of it may be lost.
+            let failed = self.lost.iter();
+            let failed = failed.filter(|rank| {
+                self.members.is_faulty(*rank) || mutant(Mutant::InputOfSurvivorGivenUp)
+            });
+            let failed = RankSet::from_ranks(self.members.ranks(), failed);
+            input.held.give_up(&failed);
         }
         sorted
     }

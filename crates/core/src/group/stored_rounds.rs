@@ -248,6 +248,10 @@ pub(super) fn stored_round(
             );
             return Err(Error::new(Status::Argument, text));
         }
+        if found.round.is_none() {
+            // A commit without states.
+            return Ok(None);
+        }
         if found.is_missing && found.round != Some(0) {
             let text =
                 format!("stored states of {name} are lost: call ftsort_store_clear to begin anew");

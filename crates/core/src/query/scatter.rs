@@ -53,8 +53,8 @@ impl Scatter<'_> {
 
 fn wrong_pair() -> Error {
     Error::new(
-        Status::Internal,
-        "a position is outside of its node's input",
+        Status::Corrupt,
+        "a position is outside of its node's input: data have changed in memory or in a message",
     )
 }
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::refusals::Limited;
 use super::stored_rounds::initial;
 use super::*;
-use ftsort_core::group::Reload;
+use ftsort_core::group::{DataChecks, Reload};
 use ftsort_core::mutants::{Mutant, set_mutant};
 use ftsort_core::store::directory::{Files, Series};
 use ftsort_core::store::named::StatesManifest;
@@ -39,6 +39,8 @@ pub struct World {
     pub model: FileModel,
     /// Initial states can be loaded again.
     pub reloads: bool,
+    /// Data are checked by digests.
+    pub digests: bool,
 }
 
 /// The first round of a job, and whether it found states; None: the rank failed.
@@ -78,6 +80,10 @@ impl World {
             failures: self.failures.clone(),
             spares: self.spares,
             dense: self.dense,
+            checks: DataChecks {
+                digest: self.digests,
+                purity: false,
+            },
             ..GroupConfig::default()
         }
     }

@@ -1,6 +1,7 @@
 //! Inputs that are protected before they are sorted: sorts in other orders, updates, and changed data.
 
 use super::exclusions::start_monitor;
+use super::named::World;
 use super::parity::with_parity;
 use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, with_directory};
 use super::{
@@ -11,7 +12,7 @@ use ftsort_core::group::protected::Order;
 use ftsort_core::group::{DataChecks, Group, GroupConfig, Services, SortInput};
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::{Mutant, set_mutant};
-use ftsort_core::sort::{Method, Shape};
+use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
@@ -407,4 +408,37 @@ fn equal_keys_of_protected_inputs_keep_their_order() {
         set_mutant(None);
         assert!(is_detected, "{method:?} {failures}");
     }
+}
+
+/// A block of rank 1 changes in a sort of protected inputs, and no rank fails. Returns whether later sorts are right.
+fn inputs_survive_a_changed_block() -> bool {
+    let mut world = World::failing("1~3.block.flip", 0);
+    world.digests = true;
+    let outcomes = world.job(5, (1, &[]), |rank, group, _| {
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        group.set_method(Some(Method::HyperQuickSort(PivotRule::Sampled)))?;
+        let first = group
+            .sort_protected(&mut input, None)
+            .map(|sorted| sorted.total());
+        // It has no third round.
+        group.set_method(Some(Method::SampleSort(1)))?;
+        let second = group
+            .sort_protected(&mut input, None)
+            .map(|sorted| sorted.total());
+        Ok((first, second))
+    });
+    outcomes.unwrap().into_iter().flatten().all(|outcome| {
+        let (first, second) = outcome.unwrap();
+        assert_eq!(first.unwrap_err().status, Status::DataLost);
+        second == Ok(500)
+    })
+}
+
+#[test]
+fn inputs_of_survivors_are_not_given_up() {
+    assert!(inputs_survive_a_changed_block());
+    set_mutant(Some(Mutant::InputOfSurvivorGivenUp));
+    let survive = inputs_survive_a_changed_block();
+    set_mutant(None);
+    assert!(!survive);
 }

@@ -80,6 +80,55 @@ fn a_changed_copy_of_a_final_state_is_not_used_for_a_recovery() {
     assert_ne!(recover_changed(false), right);
 }
 
+/// Runs rounds with digests while rank 1 swaps bytes of pieces in a round, some of which it sends to itself. Returns whether
+/// the states are right, or the change is reported.
+fn changed_pieces_are_found() -> bool {
+    let places = (1..=6).flat_map(|round| (0..8).map(move |place| (round, place)));
+    places.into_iter().all(|(round, place)| {
+        let config = GroupConfig {
+            checks: DataChecks {
+                digest: true,
+                purity: false,
+            },
+            ..GroupConfig::default()
+        };
+        let plan = format!("2~{round}.swap/{place}");
+        let outcomes = play_group(3, 1, config, &plan, |rank, group| {
+            let sums = Sums::new(&World::default(), 6);
+            let result = run_stored(group, &sums, (&initial(rank.0), 0))?;
+            Ok(listed(&result))
+        });
+        let expected = expected_from((0..3).map(initial));
+        outcomes.into_iter().flatten().all(|listed| match listed {
+            Ok(listed) => {
+                (listed.into_iter()).all(|(node, state)| expected[node as usize] == state)
+            }
+            Err(error) => error.status == Status::Corrupt,
+        })
+    })
+}
+
+#[test]
+fn changed_pieces_that_a_rank_sends_to_itself_are_found() {
+    assert!(changed_pieces_are_found());
+    set_mutant(Some(Mutant::StayingPiecesNotChecked));
+    let are_found = changed_pieces_are_found();
+    set_mutant(None);
+    assert!(!are_found);
+}
+
+#[test]
+fn a_commit_without_states_stores_nothing() {
+    let outcomes = World::default().job(3, (1, &[]), |rank, group, _| {
+        group.open_states("loop")?;
+        assert!(group.commit_states(true)?);
+        Ok(group.sort_stored(SortInput::of_keys(&keys(rank)))?.total())
+    });
+    for total in outcomes.unwrap().into_iter().flatten() {
+        assert_eq!(total, Ok(300));
+    }
+}
+
 /// States that are stored after those of a result were discarded, which have the same numbers.
 type Later = fn(&mut SimGroup<'_>, Rank) -> Result<()>;
 

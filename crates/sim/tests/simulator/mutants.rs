@@ -207,7 +207,7 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 /// Mutants that no trial finds. The unit tests of the watch detect that of silent ranks; tests/group/main.rs, queries.rs,
 /// external, named.rs, states.rs, positions.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs, protected.rs,
 /// parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect the others.
-const IN_GROUPS: [Mutant; 58] = [
+const IN_GROUPS: [Mutant; 60] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -220,6 +220,8 @@ const IN_GROUPS: [Mutant; 58] = [
     Mutant::RunOfLaterBatchUsed,
     Mutant::NamedFileEndsNaming,
     Mutant::NamedFilesRemoved,
+    Mutant::InputOfSurvivorGivenUp,
+    Mutant::StayingPiecesNotChecked,
     Mutant::UnreadableStateIgnored,
     Mutant::ManifestRemovedBeforeRuns,
     Mutant::StatesAfterClearUsed,
