@@ -128,7 +128,8 @@ pub enum ftsort_finding {
 }
 
 /// Checks against data corruption in memory, network and files: bits of `ftsort_config.checks`. A corruption that
-/// cannot be repaired is FTSORT_ERR_CORRUPT on all ranks, or FTSORT_ERR_DATA_LOST if no copy is left. docs/reliable.md has the proofs and the limits.
+/// cannot be repaired is FTSORT_ERR_CORRUPT on all ranks, or FTSORT_ERR_DATA_LOST if no copy is left. docs/reliable.md
+/// has the proofs and the limits.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ftsort_check {

@@ -21,8 +21,8 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// FTSORT_ERR_STATE, and a getter its neutral value (as for NULL); ftsort_rank, ftsort_ranks and ftsort_dimension always
 /// answer. MPI is called from the thread of the call. Several threads may use one group each if MPI_Init_thread granted
 /// MPI_THREAD_MULTIPLE; while one creates or releases a group or its monitor, in the same order on all ranks, no other
-/// is in a call of ftsort. While a group exists, the process keeps buffers of at most one sort for the
-/// next one; on Linux the system takes them back when memory is short (MADV_FREE).
+/// is in a call of ftsort. While a group exists, the process keeps buffers of at most one sort for the next
+/// one; on Linux the system takes them back when memory is short (MADV_FREE).
 pub struct Handle {
     group: Mutex<ftsort>,
     /// The communicator that owns the group, if one does.
