@@ -122,7 +122,7 @@ inline constexpr int direction<std::ranges::greater, Key> = -1;
 template <class T, class Project>
 using key_type = std::remove_cv_t<std::remove_reference_t<std::invoke_result_t<Project, const T &>>>;
 
-/** Returns an integer whose order is the total order of IEEE 754. */
+/** Returns an integer, so that the order of integers is the total order of IEEE 754. */
 template <class Number>
 auto total_order(Number number)
 {

@@ -56,8 +56,8 @@ impl ftsort_buffer {
 
     /// The error of a callback that refused: that of the buffer if it did not grow, which leaves the callback no choice.
     pub(super) fn into_refusal(self, text: String) -> Error {
-        let refusal = self.refusal;
-        refusal.unwrap_or_else(|| Error::new(Status::Callback, text))
+        self.refusal
+            .unwrap_or_else(|| Error::new(Status::Callback, text))
     }
 
     fn replace(&mut self, bytes: Buffer) {
@@ -86,6 +86,7 @@ pub unsafe extern "C" fn ftsort_buffer_resize(
     };
     match Buffer::zeroed(bytes) {
         Ok(fresh) => {
+            buffer.refusal = None;
             buffer.replace(fresh);
             buffer.bytes.as_mut_ptr().cast()
         }

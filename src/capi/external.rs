@@ -11,7 +11,7 @@ use super::record::{ftsort_record, read_layout};
 use super::settings::read_sized;
 use super::status::ftsort_status;
 use crate::external_files::{Directories, FileSource};
-use ftsort_core::external::parts::OutputParts;
+use ftsort_core::external::parts::{OutputParts, part_name};
 use ftsort_core::external::places::{ExternalFiles, Source};
 use ftsort_core::group::{ExternalSort, ExternalStats};
 use ftsort_core::store::directory::Files;
@@ -271,22 +271,6 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
         path.symlink_metadata()
             .is_ok_and(|found| !found.is_file() && !found.is_symlink())
     };
-    let part_of = |output: &PathBuf, part: u64| {
-        let mut path = output.clone().into_os_string();
-        path.push(format!(".{part:05}"));
-        PathBuf::from(path)
-    };
-    let replaced: Vec<PathBuf> = match (&output, given.output_parts.min(OutputParts::MOST)) {
-        (None, _) => Vec::new(),
-        (Some(output), 0) => vec![output.clone()],
-        (Some(output), parts) => (0..parts).map(|part| part_of(output, part)).collect(),
-    };
-    if let Some(path) = replaced.iter().find(|path| is_no_file(path)) {
-        let path = path.display();
-        return refuse(format!(
-            "files.output has the file {path}, which is no regular file: name another file"
-        ));
-    }
     let name = output
         .as_ref()
         .map_or(Some(OsStr::new("output")), |output| output.file_name());
@@ -299,6 +283,18 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
         Some(folder) => folder,
         None => Path::new("."),
     };
+    let no_file = match given.output_parts.min(OutputParts::MOST) {
+        0 => output.clone().filter(is_no_file),
+        parts => (0..parts)
+            .map(|part| folder.join(part_name(name, part)))
+            .find(is_no_file),
+    };
+    if let Some(path) = no_file {
+        let path = path.display();
+        return refuse(format!(
+            "files.output has the file {path}, which is no regular file: name another file"
+        ));
+    }
     if scratch.is_empty() {
         if given.write.is_some() {
             return refuse(

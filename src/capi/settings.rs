@@ -1,6 +1,7 @@
 //! A configuration as a group uses it: read from C, checked, with defaults filled in.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt::Display;
 use std::path::Path;
 
 use super::buffer::ftsort_buffer;
@@ -186,7 +187,7 @@ pub(super) unsafe fn write_sized<T: Copy>(out: *mut T, full: impl FnOnce(usize) 
     Status::Ok
 }
 
-fn wrong(name: &str, value: i32, expected: &str) -> Error {
+fn wrong(name: &str, value: impl Display, expected: &str) -> Error {
     Error::new(
         Status::Argument,
         format!("config.{name} is {value}, expected {expected}"),
@@ -300,10 +301,8 @@ impl Settings {
                 0 => thread_share(),
                 threads if threads <= MAX_THREADS => Threads::Fixed(threads as usize),
                 threads => {
-                    return Err(Error::new(
-                        Status::Argument,
-                        format!("config.threads is {threads}, expected at most {MAX_THREADS}"),
-                    ));
+                    let expected = format!("at most {MAX_THREADS}");
+                    return Err(wrong("threads", threads, &expected));
                 }
             },
             timeout,

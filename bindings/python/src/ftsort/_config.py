@@ -104,7 +104,7 @@ _hook_lock = threading.Lock()
 def _unraisable(ignored: Any) -> None:
     """Receives exceptions that Python ignores: those of callbacks fail the calls of their thread.
 
-    The library ignores what `on_event` and the logger do, so exceptions there are of this rank alone.
+    The outcome of a call does not depend on `on_event` and the logger, so only this rank raises their exceptions.
     """
     if "ctypes" not in (ignored.err_msg or ""):
         _previous_hook(ignored)
@@ -129,7 +129,7 @@ class Callbacks:
         self.layouts: List[Encoder] = []
         #: The first exception in `compare`, `reload` or another function that decides the outcome of a call.
         self._error: Optional[BaseException] = None
-        #: The first exception of a signal handler at another time, which is of no interest to the other ranks.
+        #: The first exception of a signal handler at another time. The outcome of the call does not depend on it.
         self._own_error: Optional[BaseException] = None
         self.has_reload = reload is not None
         self.event_fn = _native.EVENT_FN(self._event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import hashlib
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Protocol, Sequence, Union
 
 import numpy as np
 
@@ -26,12 +26,15 @@ class Part(NamedTuple):
     """One key in a record."""
 
     offset: int
-    bytes: int
+    size: int
     key: int
     descending: bool
     is_half: bool
-    #: The number of bytes in the record.
-    size: int
+
+    @property
+    def bytes(self) -> int:
+        """The size as the library takes it: 0 for numbers, whose kind says it."""
+        return self.size if self.key in (_BYTES, _TEXT32) else 0
 
 
 def as_array(given: Any, name: str = "the array") -> np.ndarray:
@@ -146,7 +149,7 @@ def _parts(dtype: np.dtype, key: Key, descending: Descending) -> List[Part]:
             raise ArgumentError(f"key is {name!r}, but the fields are {', '.join(dtype.names or ())}")
         kind = key_kind(field, shown)
         is_half = field.kind == "f" and field.itemsize == 2
-        parts.append(Part(offset, field.itemsize if kind in (_BYTES, _TEXT32) else 0, kind, order, is_half, field.itemsize))
+        parts.append(Part(offset, field.itemsize, kind, order, is_half))
     return parts
 
 
@@ -175,8 +178,8 @@ class Layout:
         self.has_compare = compare is not None
         self._compare = None if compare is None else (compare, failed)
         self._origin: Optional[Layout] = None
-        #: The offsets and sizes of the keys, and whether they are float16.
-        self._used: List[Tuple[int, int, bool]] = []
+        #: The keys, without `compare`.
+        self._parts: List[Part] = []
         if compare is not None:
             if key is not None or not isinstance(descending, (bool, np.bool_)):
                 raise ArgumentError("compare decides the order alone: pass no key, and one bool for descending")
@@ -185,11 +188,10 @@ class Layout:
             self.record.key, self.record.descending = _COMPARE, int(descending)
             self.record.compare = self._comparator(compare, failed)
             return
-        parts = _parts(dtype, key, descending)
+        parts = self._parts = _parts(dtype, key, descending)
         # A field can be named twice, but is mapped once.
         self._halves = sorted({part.offset for part in parts if part.is_half})
-        self._used = [(part.offset, part.size, part.is_half) for part in parts]
-        self.check_read(self._used)
+        self._check_parts(parts)
         if len(parts) == 1:
             part = parts[0]
             self.record.key, self.record.key_offset, self.record.key_bytes = part.key, part.offset, part.bytes
@@ -204,23 +206,23 @@ class Layout:
         """Whether `encode` maps keys, so that the library cannot read elements as they are."""
         return bool(self._halves)
 
-    def check_read(self, fields: Iterable[Tuple[int, int, bool]]) -> None:
-        """Raises ArgumentError if a field overlaps a float16 key, which `encode` maps, and is another field.
+    def check_read(self, offset: int, size: int, is_half: bool = False) -> None:
+        """Raises ArgumentError if a field overlaps a float16 key, which `encode` maps, and is another field."""
+        for half in self._halves:
+            is_other = offset != half or not is_half
+            if offset < half + 2 and half < offset + size and is_other:
+                raise ArgumentError(f"the float16 key at byte {half} overlaps another field that is used, at byte {offset}:"
+                                    " copy it to a field of its own")
 
-        A field is its offset, its size, and whether it is a float16.
-        """
-        for offset, size, is_half in fields:
-            for half in self._halves:
-                is_other = offset != half or not is_half
-                if offset < half + 2 and half < offset + size and is_other:
-                    raise ArgumentError(f"the float16 key at byte {half} overlaps another field that is used, at byte"
-                                        f" {offset}: copy it to a field of its own")
+    def _check_parts(self, parts: List[Part]) -> None:
+        for part in parts:
+            self.check_read(part.offset, part.size, part.is_half)
 
     def with_order_of(self, other: "Layout") -> "Layout":
         """Returns the layout of elements that `encode` of this layout has encoded, in the order of another one."""
         if not set(other._halves) <= set(self._halves):
             raise ArgumentError("a float16 field can be a key only if it was a key when the records were protected")
-        self.check_read(other._used)
+        self._check_parts(other._parts)
         combined = copy.copy(other)
         combined._halves = self._halves
         if other._compare is not None:

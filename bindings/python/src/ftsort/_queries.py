@@ -317,7 +317,7 @@ def _aggregate(layout: Layout, name: str, wanted: Aggregate) -> Tuple[_native.Ag
     kind = key_kind(field, f"aggregate {name!r}")
     if field.kind not in "iufbmM" or field.str[1:] == "f2" or (field.kind == "M" and number == _SUM):
         raise ArgumentError(f"aggregate {name!r} is the {operation} of {field}, which is not a number for it")
-    layout.check_read([(offset, field.itemsize, False)])
+    layout.check_read(offset, field.itemsize)
     value = field
     if number == _SUM and field.kind != "m":
         value = np.dtype({"i": np.int64, "u": np.uint64, "b": np.uint64, "f": np.float64}[field.kind])

@@ -253,7 +253,7 @@ def test_interrupts_before_compare_begins(group):
 
 
 def test_interrupts_outside_of_compare_and_reload_concern_one_rank():
-    """The rank of the signal raises the exception when the call ends; the others do not hear of it."""
+    """The rank of the signal raises the exception when the call ends; on the others it succeeds."""
     def interrupt(frame, event, _argument):
         if event == "call" and frame.f_code.co_name == "_event":
             sys.setprofile(None)

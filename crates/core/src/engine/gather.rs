@@ -288,7 +288,7 @@ impl Job<'_, '_> {
 
     /// Makes the blocks the result of the job, after its commit.
     fn accept_at_once(&mut self, made: Committable) {
-        // Not before: other ranks may not have all inputs, and report the same failures.
+        // Only now: in the commit, ranks without all inputs report the same failures.
         self.engine.rounds = self.algorithm.rounds() + 1;
         self.engine.round = self.algorithm.rounds();
         self.progress.log = made.decisions;

@@ -150,7 +150,7 @@ impl<'a> Inputs<'a> {
         Ok(loaded)
     }
 
-    /// Has the next [`Inputs::own`] copy this rank's own input again, if the source can, because this copy has changed.
+    /// Makes the next [`Inputs::own`] copy this rank's own input again, if the source can, because this copy has changed.
     pub fn load_again(&mut self) {
         if self.source.has_own() {
             self.loaded = None;

@@ -65,7 +65,8 @@ impl Job<'_, '_> {
             let block = self.engine.corrupt(Target::Block, first.get().clone());
             first.insert(block);
         }
-        if self.engine.key.is_some() && !self.algorithm.is_recomputable() {
+        let checks_states = self.engine.key.is_some() && !self.algorithm.is_recomputable();
+        if checks_states {
             // A block that is made of wrong records would get a digest that matches them.
             for block in self.progress.blocks.values().cloned().collect::<Vec<_>>() {
                 result.check(self.verify_own(&block));
@@ -89,15 +90,13 @@ impl Job<'_, '_> {
         let pieces = given.values_mut().chain(kept.values_mut());
         self.engine.swap_records(pieces.collect());
         let (transfers, receivers) = self.transfers_between(exchange, decisions, given);
-        if self.engine.key.is_some() && !self.algorithm.is_recomputable() {
+        if checks_states && !mutant(Mutant::StayingPiecesNotChecked) {
             let me = self.engine.members.me();
             let stays = |transfer: &&Transfer| transfer.from == me && transfer.to == me;
             let staying = transfers.iter().filter(stays);
             let staying = staying.filter_map(|transfer| transfer.block.as_ref());
             for block in kept.values().chain(staying) {
-                if !mutant(Mutant::StayingPiecesNotChecked) {
-                    result.check(self.verify_own(block));
-                }
+                result.check(self.verify_own(block));
             }
         }
         self.engine.inject_crash(Point::Send)?;

@@ -52,7 +52,7 @@ impl OutputParts {
     pub fn name_of(&self, part: u64) -> String {
         match self.count {
             0 => self.name.clone(),
-            _ => format!("{}.{part:05}", self.name),
+            _ => part_name(&self.name, part),
         }
     }
 
@@ -129,6 +129,11 @@ pub fn draft_name(name: &str) -> String {
     format!("{name}{DRAFT}")
 }
 
+/// The name of a file of an output in several files.
+pub fn part_name(output: &str, part: u64) -> String {
+    format!("{output}.{part:05}")
+}
+
 /// The name of the manifest of an output.
 pub fn manifest_name(output: &str) -> String {
     format!("{output}{MANIFEST}")
@@ -145,18 +150,23 @@ pub fn is_state_of(output: &str, name: &str) -> bool {
     }
     let draft_of = rest.strip_suffix(DRAFT);
     draft_of.is_some_and(|rest| match rest.strip_prefix('.') {
-        Some(part) => rest == MANIFEST || (part.len() == 5 && part.parse::<u32>().is_ok()),
+        Some(part) => rest == MANIFEST || part_number(part).is_some(),
         None => rest.is_empty(),
     })
 }
 
 /// Whether a file of an output with `parts` files has this name.
 pub fn is_part_of(output: &str, parts: u64, name: &str) -> bool {
-    let number = name
-        .strip_prefix(output)
-        .and_then(|rest| rest.strip_prefix('.'))
-        .filter(|number| number.len() == 5 && number.bytes().all(|digit| digit.is_ascii_digit()));
-    number.is_some_and(|number| number.parse::<u64>().is_ok_and(|part| part < parts))
+    let rest = name.strip_prefix(output);
+    let number = rest.and_then(|rest| rest.strip_prefix('.'));
+    let number = number.and_then(part_number);
+    number.is_some_and(|part| part < parts)
+}
+
+/// The number of a file of an output, from the end of its name.
+fn part_number(end: &str) -> Option<u64> {
+    let is_number = end.len() == 5 && end.bytes().all(|digit| digit.is_ascii_digit());
+    end.parse().ok().filter(|_| is_number)
 }
 
 #[cfg(test)]

@@ -23,9 +23,8 @@ pub trait Source {
     /// Fills `into` with the bytes from `at`.
     fn read_at(&self, at: u64, into: &mut [u8]) -> Result<()>;
 
-    /// Returns the path of a file of the source that is in the directory of the output and whose
-    /// name `is_name` accepts; None if there is none, or if the source or the output is not in
-    /// files.
+    /// Returns the path of a file of the source in the directory of the output, with a name that `is_name` accepts. None
+    /// if there is none, or if the source or the output is not in files.
     fn beside_output(&self, _is_name: &dyn Fn(&str) -> bool) -> Option<String> {
         None
     }

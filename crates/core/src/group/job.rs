@@ -51,7 +51,7 @@ pub(super) struct JobSetup<'a> {
     pub origin: InputOrigin,
     /// The input has no redundancy: it follows from blocks that have.
     pub unprotected: bool,
-    /// The placement whose exclusions the job keeps; None: that of the policy.
+    /// A placement, with the exclusions that the job keeps; None: that of the policy.
     pub placement: Option<Membership>,
 }
 

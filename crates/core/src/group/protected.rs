@@ -11,7 +11,6 @@ use super::job::{JobSetup, JobStart};
 use super::{Group, JobKind, SortInput, Sorted, StepSetup};
 use crate::block::Block;
 use crate::engine::{HeldInputs, LoadOnly, repair_inputs};
-use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::filter::Filter;
 use crate::transport::Transport;
@@ -334,12 +333,12 @@ impl<T: Transport> Group<T> {
             && error.status == Status::DataLost
         {
             // A rank that lives has its input, although a block made of it may be lost.
-            let failed = self.lost.iter();
-            let failed = failed.filter(|rank| {
-                self.members.is_faulty(*rank) || mutant(Mutant::InputOfSurvivorGivenUp)
-            });
-            let failed = RankSet::from_ranks(self.members.ranks(), failed);
-            input.held.give_up(&failed);
+            let mut lost = self.lost.clone();
+            if !mutant(Mutant::InputOfSurvivorGivenUp) {
+                let survivors = self.members.survivors();
+                survivors.for_each(|rank| lost.remove(rank));
+            }
+            input.held.give_up(&lost);
         }
         sorted
     }

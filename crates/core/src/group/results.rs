@@ -102,22 +102,26 @@ impl<T: Transport> Group<T> {
     /// As [`Group::recover`], after the failures since the result was made are known. Collective.
     pub(super) fn recover_agreed(&mut self, result: &mut Sorted) -> Result<()> {
         let absent = result.safety.absent.clone();
-        let membership = result.safety.membership.clone();
-        let recovered = self.recover_blocks(result);
+        let placement = result.safety.membership.clone();
+        let recovered = self.recover_blocks(result, &absent, &placement);
         if recovered.is_err() {
             // Blocks may not be listed yet.
             result.safety.absent = absent;
-            result.safety.membership = membership;
+            result.safety.membership = placement;
         }
         recovered
     }
 
-    fn recover_blocks(&mut self, result: &mut Sorted) -> Result<()> {
+    /// `absent` and `placement`: those of the result before.
+    fn recover_blocks(
+        &mut self,
+        result: &mut Sorted,
+        absent: &RankSet,
+        placement: &Membership,
+    ) -> Result<()> {
         if result.safety.stored == Some(self.stored_version()) {
             return self.keeping_stats(|group| group.list_stored_blocks(result));
         }
-        let absent = result.safety.absent.clone();
-        let placement = result.safety.membership.clone();
         let record_bytes = result.record_bytes();
         let dimension = self.members.cube().dimension();
         let threads = self.threads.clone();
@@ -126,13 +130,13 @@ impl<T: Transport> Group<T> {
         });
         if result.is_scattered() {
             recovered?;
-            let is_whole = absent == result.safety.absent && !mutant(Mutant::PositionsSentAgain);
+            let is_whole = *absent == result.safety.absent && !mutant(Mutant::PositionsSentAgain);
             if is_whole || result.safety.retained.is_none() {
                 // No rank with a block has failed since.
-                result.safety.membership = placement;
+                result.safety.membership = placement.clone();
                 return Ok(());
             }
-            let placement = Some(placement).filter(|_| !mutant(Mutant::PositionsMoved));
+            let placement = Some(placement.clone()).filter(|_| !mutant(Mutant::PositionsMoved));
             let time = self.transport.now();
             return self.keeping_stats(|group| group.scatter(result, None, (time, placement)));
         }

@@ -396,7 +396,7 @@ impl<T: Transport> Group<T> {
         self.agree_on_checked(prepared)
     }
 
-    /// Returns the kernel that copies inputs of a sort: none for a bitonic sequence, whose records must keep their places.
+    /// Returns the kernel that copies inputs of a sort: none for a bitonic sequence, because its records must keep their places.
     pub(super) fn kernel_for_copies<'k>(&self, kernel: &'k dyn Kernel) -> Option<&'k dyn Kernel> {
         (!self.expects_bitonic() || mutant(Mutant::BitonicInputDivided)).then_some(kernel)
     }

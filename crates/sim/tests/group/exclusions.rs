@@ -4,12 +4,12 @@ use std::cell::Cell;
 
 use super::redundancy::{fail_in, whole};
 use super::refusals::NoDatagrams;
-use super::{SEEDS, SimGroup, all_keys, joined, keys, parts, play_group};
+use super::{SEEDS, SimGroup, all_keys, joined, keys, parts, play_group, with_mutant};
 use ftsort_core::group::protected::Order;
 use ftsort_core::group::{Clocks, GroupConfig, MonitorConfig, MonitorMode, SortInput, Sorted};
 use ftsort_core::members::Rank;
 use ftsort_core::monitor::MonitorOptions;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
@@ -151,9 +151,7 @@ fn a_result_of_an_exclusion_is_recovered_and_gathered() {
     for seed in SEEDS {
         assert!(!recover_after_exclusion(seed), "seed {seed}");
     }
-    set_mutant(Some(Mutant::BlocksOfResultMoved));
-    let has_moved = recover_after_exclusion(1);
-    set_mutant(None);
+    let has_moved = with_mutant(Mutant::BlocksOfResultMoved, || recover_after_exclusion(1));
     assert!(has_moved);
 }
 

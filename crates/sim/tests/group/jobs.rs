@@ -7,7 +7,7 @@ use super::exclusions::start_monitor;
 use super::named::World;
 use super::stored_rounds::{Sums, expected_from, initial, listed as states_of, run_stored};
 use super::*;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_kernels::random::SplitMix;
 
 /// The numbers of ranks of the jobs of a sequence, which have the same number of nodes.
@@ -539,9 +539,7 @@ fn mutants_are_detected_by_random_jobs() {
         Mutant::MissingReportsCountedAsNone,
     ];
     for mutant in mutants {
-        set_mutant(Some(mutant));
-        let found = (0..4000).find(|seed| play_jobs(*seed).is_some());
-        set_mutant(None);
+        let found = with_mutant(mutant, || (0..4000).find(|seed| play_jobs(*seed).is_some()));
         let found = found.unwrap_or_else(|| panic!("{mutant:?}"));
         assert_eq!(play_jobs(found), None, "{mutant:?}, seed {found}");
     }

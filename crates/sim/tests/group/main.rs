@@ -121,6 +121,24 @@ fn crash(rank: usize, step: u32) -> Failure {
     }
 }
 
+/// Runs a function with a mutant.
+fn with_mutant<R>(mutant: Mutant, run: impl FnOnce() -> R) -> R {
+    set_mutant(Some(mutant));
+    let result = run();
+    set_mutant(None);
+    result
+}
+
+/// Returns whether a test detects the present mutant.
+type Detects = fn() -> bool;
+
+/// Checks that each test detects its mutant.
+fn assert_detected(tests: &[(Mutant, Detects)]) {
+    for (mutant, detects) in tests {
+        assert!(with_mutant(*mutant, detects), "{mutant:?}");
+    }
+}
+
 /// Whether tests try everything that they can, and not a part of it.
 fn all_tests() -> bool {
     std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all")
@@ -544,8 +562,6 @@ fn a_bitonic_sequence_keeps_its_places_in_the_copy() {
     let mut all: Vec<i32> = (0..60).chain((-39..=60).rev()).collect();
     all.sort_unstable();
     assert_eq!(joined(merged_bitonic_sequence()), all);
-    set_mutant(Some(Mutant::BitonicInputDivided));
-    let outcomes = merged_bitonic_sequence();
-    set_mutant(None);
+    let outcomes = with_mutant(Mutant::BitonicInputDivided, merged_bitonic_sequence);
     assert_eq!(statuses(&outcomes), [Some(Status::Argument); 4]);
 }

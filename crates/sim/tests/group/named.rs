@@ -6,7 +6,7 @@ use super::refusals::Limited;
 use super::stored_rounds::initial;
 use super::*;
 use ftsort_core::group::{DataChecks, Reload};
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::store::directory::{Files, Series};
 use ftsort_core::store::named::StatesManifest;
 use ftsort_kernels::memory::MemoryBudget;
@@ -558,7 +558,6 @@ fn groups_are_created_although_hosts_fail_at_any_step() {
 /// The mutants of states with a name, and of the creation of their groups, and the test that detects each.
 #[test]
 fn every_mutant_of_states_with_a_name_is_detected() {
-    type Detects = fn() -> bool;
     let ended: Detects = || (1..9).any(|seed| loops_ended_at_every_step(seed, 1).is_some());
     let detected: [(Mutant, Detects); 7] = [
         (Mutant::StatesNamedBeforeCommit, ended),
@@ -575,10 +574,5 @@ fn every_mutant_of_states_with_a_name_is_detected() {
             (1..9).any(|seed| creations_with_failures(seed).is_some())
         }),
     ];
-    for (mutant, detects) in detected {
-        set_mutant(Some(mutant));
-        let is_detected = detects();
-        set_mutant(None);
-        assert!(is_detected, "{mutant:?}");
-    }
+    assert_detected(&detected);
 }

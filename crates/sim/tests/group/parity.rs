@@ -4,14 +4,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, recover_repeatedly};
-use super::{SEEDS, all_keys, joined, keys, parts, play, play_group, services, statuses};
+use super::{
+    SEEDS, all_keys, joined, keys, parts, play, play_group, services, statuses, with_mutant,
+};
 use ftsort_core::engine::{Observer, Occasion};
 use ftsort_core::group::{
     DataChecks, Group, GroupConfig, GroupObserver, LogLevel, ParityShape, Services, SortInput,
     StoreChoice,
 };
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_kernels::error::Status;
 
@@ -179,8 +181,6 @@ fn changed_input_is_found() -> bool {
 #[test]
 fn a_changed_input_is_found_by_parity() {
     assert!(changed_input_is_found());
-    set_mutant(Some(Mutant::FoundInputNotLoaded));
-    let is_found = changed_input_is_found();
-    set_mutant(None);
+    let is_found = with_mutant(Mutant::FoundInputNotLoaded, changed_input_is_found);
     assert!(!is_found);
 }

@@ -7,14 +7,14 @@ use super::exclusions::start_monitor;
 use super::redundancy::fail_in;
 use super::{
     Blocks, SEEDS, SimGroup, crash, keys, parts, play, play_group, refusal, services, statuses,
-    transport, try_play,
+    transport, try_play, with_mutant,
 };
 use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::group::{
     Group, GroupConfig, GroupObserver, Services, SortInput, Sorted, StoreChoice,
 };
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::query::groups::Aggregate;
 use ftsort_core::sort::{Method, Shape};
 use ftsort_kernels::buffer::Buffer;
@@ -94,11 +94,11 @@ fn positions_are_computed_again_from_reloaded_inputs() {
             assert_eq!(lost_after_counts(query, seed), None);
         }
     }
-    set_mutant(Some(Mutant::StepsNotRepeated));
-    let is_lost = SEEDS
-        .into_iter()
-        .any(|seed| lost_after_counts(POSITIONS, seed).is_some());
-    set_mutant(None);
+    let is_lost = with_mutant(Mutant::StepsNotRepeated, || {
+        SEEDS
+            .into_iter()
+            .any(|seed| lost_after_counts(POSITIONS, seed).is_some())
+    });
     assert!(is_lost);
 }
 
@@ -128,9 +128,7 @@ fn positions_of_survivors_stay() {
     for seed in SEEDS.take(8) {
         assert!(positions_stay(seed), "seed {seed}");
     }
-    set_mutant(Some(Mutant::PositionsMoved));
-    let stay = positions_stay(1);
-    set_mutant(None);
+    let stay = with_mutant(Mutant::PositionsMoved, || positions_stay(1));
     assert!(!stay);
 }
 
@@ -162,8 +160,6 @@ fn rounds_of_a_recovery() -> usize {
 #[test]
 fn a_recovery_without_failures_exchanges_no_positions() {
     assert_eq!(rounds_of_a_recovery(), 0);
-    set_mutant(Some(Mutant::PositionsSentAgain));
-    let rounds = rounds_of_a_recovery();
-    set_mutant(None);
+    let rounds = with_mutant(Mutant::PositionsSentAgain, rounds_of_a_recovery);
     assert!(rounds > 0);
 }

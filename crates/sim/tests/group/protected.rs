@@ -6,12 +6,13 @@ use super::parity::with_parity;
 use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, with_directory};
 use super::{
     SEEDS, SimGroup, all_keys, joined, keys, parts, play, play_group, refusal, services, statuses,
+    with_mutant,
 };
 use ftsort_core::faults::Plan;
 use ftsort_core::group::protected::Order;
 use ftsort_core::group::{DataChecks, Group, GroupConfig, Services, SortInput};
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
@@ -209,9 +210,7 @@ fn copies_are_renewed(seed: u64) -> bool {
 fn copies_are_renewed_although_a_callback_can_load_inputs_again() {
     let are_renewed = || SEEDS.filter(|seed| copies_are_renewed(*seed)).count();
     assert_eq!(are_renewed(), SEEDS.count());
-    set_mutant(Some(Mutant::InputsLeftToCallback));
-    let with_mutant = are_renewed();
-    set_mutant(None);
+    let with_mutant = with_mutant(Mutant::InputsLeftToCallback, are_renewed);
     assert_eq!(with_mutant, 0);
 }
 
@@ -403,9 +402,9 @@ fn equal_keys_of_protected_inputs_keep_their_order() {
         );
     }
     for (method, failures) in &cases[..2] {
-        set_mutant(Some(Mutant::DividedInputHeld));
-        let is_detected = !equal_keys_keep_their_order(*method, failures);
-        set_mutant(None);
+        let is_detected = with_mutant(Mutant::DividedInputHeld, || {
+            !equal_keys_keep_their_order(*method, failures)
+        });
         assert!(is_detected, "{method:?} {failures}");
     }
 }
@@ -437,8 +436,9 @@ fn inputs_survive_a_changed_block() -> bool {
 #[test]
 fn inputs_of_survivors_are_not_given_up() {
     assert!(inputs_survive_a_changed_block());
-    set_mutant(Some(Mutant::InputOfSurvivorGivenUp));
-    let survive = inputs_survive_a_changed_block();
-    set_mutant(None);
+    let survive = with_mutant(
+        Mutant::InputOfSurvivorGivenUp,
+        inputs_survive_a_changed_block,
+    );
     assert!(!survive);
 }

@@ -1,10 +1,13 @@
 //! Operations that follow from a sort: their results, also if ranks fail at any step, and the mutants of their code.
 
-use super::{SEEDS, SimGroup, crash, play_group, refusal, services, statuses, transport, try_play};
+use super::{
+    SEEDS, SimGroup, crash, play_group, refusal, services, statuses, transport, try_play,
+    with_mutant,
+};
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::{Group, GroupConfig, Services, SortInput, Sorted, StoreChoice};
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::query::groups::{Aggregate, Aggregation};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -416,11 +419,8 @@ fn every_mutant_of_a_query_is_detected() {
             ..GroupConfig::default()
         };
         assert_eq!(failures_at_every_step(query, &config, 1), None);
-        set_mutant(Some(mutant));
-        let is_detected =
-            (1..30).any(|seed| failures_at_every_step(query, &config, seed).is_some());
-        set_mutant(None);
-        assert!(is_detected, "{mutant:?}");
+        let fails = |seed| failures_at_every_step(query, &config, seed).is_some();
+        assert!(with_mutant(mutant, || (1..30).any(fails)), "{mutant:?}");
     }
 }
 

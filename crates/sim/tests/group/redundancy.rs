@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::refusals::Limited;
 use super::{
     Blocks, SEEDS, SimGroup, all_keys, joined, keys, parts, play, play_group, refusal, services,
-    statuses, transport,
+    statuses, transport, with_mutant,
 };
 use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::faults::Plan;
@@ -16,7 +16,7 @@ use ftsort_core::group::{
     TreeOptions,
 };
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::rounds::Rounds;
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_core::vcube::Node;
@@ -267,9 +267,7 @@ fn is_repeated_after_refusals() -> bool {
 #[test]
 fn a_recovery_is_repeated_after_a_refusal() {
     assert!(is_repeated_after_refusals());
-    set_mutant(Some(Mutant::InputConsumedByRefusal));
-    let is_repeated = is_repeated_after_refusals();
-    set_mutant(None);
+    let is_repeated = with_mutant(Mutant::InputConsumedByRefusal, is_repeated_after_refusals);
     assert!(!is_repeated);
 }
 

@@ -2,13 +2,14 @@
 //! any step; and the mutants of their code.
 
 use super::{
-    SEEDS, SimGroup, all_tests, crash, play_group, services, statuses, transport, try_play,
+    Detects, SEEDS, SimGroup, all_tests, assert_detected, crash, play_group, services, statuses,
+    transport, try_play,
 };
 use ftsort_core::group::{
     Group, GroupConfig, MergeOperation, SortInput, StoreChoice, TreeMerge, TreeOptions,
 };
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::tree::run::choose::TreeRequest;
 use ftsort_kernels::error::{Result, Status};
 use ftsort_sim::transport::Failure;
@@ -288,7 +289,6 @@ fn data_that_a_failure_connects_are_merged() {
 /// The mutants of shares, and the test that detects each.
 #[test]
 fn every_mutant_of_shares_is_detected() {
-    type Detects = fn() -> bool;
     let detected: [(Mutant, Detects); 4] = [
         (Mutant::CutOffDataDropped, || {
             let config = NO_LINK.config(StoreChoice::Memory(1));
@@ -307,10 +307,5 @@ fn every_mutant_of_shares_is_detected() {
             verdict(NO_LINK, &StoreChoice::Memory(1), 1, &[]).is_err()
         }),
     ];
-    for (mutant, detects) in detected {
-        set_mutant(Some(mutant));
-        let is_detected = detects();
-        set_mutant(None);
-        assert!(is_detected, "{mutant:?}");
-    }
+    assert_detected(&detected);
 }

@@ -6,14 +6,14 @@ use super::redundancy::fail_in;
 use super::stored_rounds::{Sums, expected_from, initial, listed, run_stored};
 use super::{
     SEEDS, all_keys, crash, joined, keys, parts, play_group, refusal, services, statuses,
-    transport, try_play,
+    transport, try_play, with_mutant,
 };
 use ftsort_core::faults::Plan;
 use ftsort_core::group::{
     Group, GroupConfig, MergeOperation, Services, StoreChoice, TreeMerge, TreeOptions,
 };
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::error::{Result, Status};
@@ -222,9 +222,10 @@ fn recover_with_spare_failing_at_every_step() -> std::result::Result<bool, Strin
 #[test]
 fn a_spare_that_fails_while_a_result_is_recovered_loses_nothing() {
     assert_eq!(recover_with_spare_failing_at_every_step(), Ok(true));
-    set_mutant(Some(Mutant::BlockGivenUpBeforeCopies));
-    let outcome = recover_with_spare_failing_at_every_step();
-    set_mutant(None);
+    let outcome = with_mutant(
+        Mutant::BlockGivenUpBeforeCopies,
+        recover_with_spare_failing_at_every_step,
+    );
     assert!(outcome.is_err());
 }
 
@@ -275,9 +276,10 @@ fn gathers_all_with_failure_at_every_step() -> std::result::Result<Option<bool>,
 #[test]
 fn a_gather_has_the_records_of_the_home_of_a_spare() {
     assert_eq!(gathers_all_with_failure_at_every_step(), Ok(None));
-    set_mutant(Some(Mutant::MovedNodeIgnored));
-    let outcome = gathers_all_with_failure_at_every_step();
-    set_mutant(None);
+    let outcome = with_mutant(
+        Mutant::MovedNodeIgnored,
+        gathers_all_with_failure_at_every_step,
+    );
     assert_eq!(outcome, Ok(Some(false)));
 }
 
@@ -323,9 +325,7 @@ fn recovered_without_redundancy() -> Vec<Option<Status>> {
 fn a_failed_rank_loses_its_part_of_a_result_without_redundancy() {
     let lost = Some(Status::DataLost);
     assert_eq!(recovered_without_redundancy(), [lost, None, lost, lost]);
-    set_mutant(Some(Mutant::FailedRanksHadNoBlocks));
-    let found = recovered_without_redundancy();
-    set_mutant(None);
+    let found = with_mutant(Mutant::FailedRanksHadNoBlocks, recovered_without_redundancy);
     assert!(!found.contains(&lost));
 }
 
@@ -371,8 +371,9 @@ fn recovered_without_spare_at_every_step() -> std::result::Result<bool, String> 
 #[test]
 fn a_result_is_recovered_after_the_failure_of_a_spare_with_copies() {
     assert_eq!(recovered_without_spare_at_every_step(), Ok(true));
-    set_mutant(Some(Mutant::PiecesOfFormerHoldersKept));
-    let outcome = recovered_without_spare_at_every_step();
-    set_mutant(None);
+    let outcome = with_mutant(
+        Mutant::PiecesOfFormerHoldersKept,
+        recovered_without_spare_at_every_step,
+    );
     assert!(outcome.is_err());
 }

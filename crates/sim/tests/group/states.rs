@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use ftsort_core::group::{DataChecks, SortInput};
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 
 #[test]
 fn states_that_were_not_committed_are_discarded() {
@@ -111,9 +111,7 @@ fn changed_pieces_are_found() -> bool {
 #[test]
 fn changed_pieces_that_a_rank_sends_to_itself_are_found() {
     assert!(changed_pieces_are_found());
-    set_mutant(Some(Mutant::StayingPiecesNotChecked));
-    let are_found = changed_pieces_are_found();
-    set_mutant(None);
+    let are_found = with_mutant(Mutant::StayingPiecesNotChecked, changed_pieces_are_found);
     assert!(!are_found);
 }
 
@@ -147,7 +145,7 @@ const LATER: [Later; 3] = [
     },
 ];
 
-/// A result whose states were discarded does not become one of later states. Returns whether it stays.
+/// Recovers results after their states were discarded and others stored. Returns whether they stay as they are.
 fn results_of_discarded_states_stay() -> bool {
     let stays = |later: Later| {
         let sorts = World::default().job(3, (1, &[]), move |rank, group, _| {
@@ -175,7 +173,7 @@ fn results_of_discarded_states_stay() -> bool {
     LATER.into_iter().all(stays)
 }
 
-/// A rank fails at any step of rounds whose initial states can be loaded again. Returns whether no data are lost.
+/// A rank fails at any step of rounds, and initial states can be loaded again. Returns whether no data are lost.
 fn initial_states_are_loaded_again() -> bool {
     for step in 1.. {
         let mut world = World::default();
@@ -208,10 +206,13 @@ fn initial_states_are_loaded_again() -> bool {
 fn results_and_initial_states_are_those_of_their_calls() {
     assert!(results_of_discarded_states_stay());
     assert!(initial_states_are_loaded_again());
-    set_mutant(Some(Mutant::StatesAfterClearUsed));
-    let stay = results_of_discarded_states_stay();
-    set_mutant(Some(Mutant::InitialStatesNotReloaded));
-    let are_loaded = initial_states_are_loaded_again();
-    set_mutant(None);
+    let stay = with_mutant(
+        Mutant::StatesAfterClearUsed,
+        results_of_discarded_states_stay,
+    );
+    let are_loaded = with_mutant(
+        Mutant::InitialStatesNotReloaded,
+        initial_states_are_loaded_again,
+    );
     assert!(!stay && !are_loaded);
 }

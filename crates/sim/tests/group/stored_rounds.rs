@@ -6,7 +6,7 @@ use super::exclusions::start_monitor;
 use super::named::{World, failures_of_two_at_every_step, jobs_ended_at_every_step};
 use super::*;
 use ftsort_core::group::{FinalStates, RoundsInput};
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::rounds::sequential::run_all_nodes;
 use ftsort_core::rounds::{Round, bytes};
 
@@ -560,7 +560,6 @@ fn initial_states_are_those_of_the_call() {
 /// The mutants of stored rounds, and the test that detects each.
 #[test]
 fn every_mutant_of_stored_rounds_is_detected() {
-    type Detects = fn() -> bool;
     let failed: Detects = || failures_at_every_step((1, 1), 1, without_program).is_some();
     let detected: [(Mutant, Detects); 5] = [
         (Mutant::RoundsOfFailedRankStored, failed),
@@ -573,10 +572,5 @@ fn every_mutant_of_stored_rounds_is_detected() {
             !states_of_an_earlier_call_are_not_used()
         }),
     ];
-    for (mutant, detects) in detected {
-        set_mutant(Some(mutant));
-        let is_detected = detects();
-        set_mutant(None);
-        assert!(is_detected, "{mutant:?}");
-    }
+    assert_detected(&detected);
 }

@@ -7,7 +7,7 @@ use super::named::{World, failures_of_two_at_every_step, jobs_ended_at_every_ste
 use super::*;
 use ftsort_core::group::TreeOptions;
 use ftsort_core::members::RankSet;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 
 const RANKS: usize = 3;
 
@@ -572,7 +572,6 @@ fn a_stored_result_is_recovered_after_failures() {
 /// The mutants of stored sorts, and the test that detects each.
 #[test]
 fn every_mutant_of_stored_sorts_is_detected() {
-    type Detects = fn() -> bool;
     let failed: Detects = || failures_at_every_step(1, 1, (false, without_program)).is_some();
     let detected: [(Mutant, Detects); 5] = [
         (Mutant::NameNotConfirmed, || !a_found_result_stays()),
@@ -585,10 +584,5 @@ fn every_mutant_of_stored_sorts_is_detected() {
             !other_records_are_refused()
         }),
     ];
-    for (mutant, detects) in detected {
-        set_mutant(Some(mutant));
-        let is_detected = detects();
-        set_mutant(None);
-        assert!(is_detected, "{mutant:?}");
-    }
+    assert_detected(&detected);
 }

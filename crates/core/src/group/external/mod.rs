@@ -133,34 +133,37 @@ impl<T: Transport> Group<T> {
                     return Ok(job.stats);
                 }
                 let sorted = group.external_attempts(&mut job, start.time);
-                match &sorted {
-                    // The other ranks may still need the files.
-                    Err(error) if error.status.sets_apart() => {}
-                    Err(_) if job.resume => {}
-                    // All ranks have removed their runs, and have looked for names, before the manifest is removed.
-                    Err(_) => {
-                        job.remove_runs();
-                        let removes = !job.is_named();
-                        let agreed =
-                            group.on_engine(|engine| engine.all_or_none_with(Ok(()), removes))?;
-                        if agreed.0.1 {
-                            let _ = job.remove_output();
-                        }
-                    }
-                    Ok(()) if job.resume => job.remove_runs(),
-                    Ok(()) => {
-                        job.remove_runs();
-                        group.on_all(Ok(()))?;
-                        group.on_writer(|| {
-                            job.remove_manifest();
-                            Ok(())
-                        })?;
-                    }
-                }
+                group.clean_up(&mut job, &sorted)?;
                 group.note_total_time(start.time);
                 sorted.map(|()| job.stats)
             })
         })
+    }
+
+    /// Removes the files of a sort that has ended, unless another rank or a later job may need them. Collective.
+    fn clean_up(&mut self, job: &mut ExternalJob, sorted: &Result<()>) -> Result<()> {
+        if matches!(sorted, Err(error) if error.status.sets_apart() || job.resume) {
+            return Ok(());
+        }
+        job.remove_runs();
+        if job.resume {
+            return Ok(());
+        }
+        // All ranks have removed their runs, and have looked for names, before the manifest is removed.
+        let removes = sorted.is_ok() || !job.is_named();
+        let agreed = self.on_engine(|engine| engine.all_or_none_with(Ok(()), removes))?;
+        match sorted {
+            Ok(()) => self.on_writer(|| {
+                job.remove_manifest();
+                Ok(())
+            }),
+            Err(_) => {
+                if agreed.0.1 {
+                    let _ = job.remove_output();
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Agrees on the arguments, the memory, and the state from which the sort continues. Collective.
@@ -264,16 +267,13 @@ impl<T: Transport> Group<T> {
 
     /// The state that an earlier job has left; the same on all ranks. Collective.
     fn shared_manifest(&mut self, sort: &ExternalSort) -> Result<Option<Manifest>> {
-        let mine = match left_manifest(sort) {
+        let (mine, error) = match left_manifest(sort) {
+            Ok(mine) => (mine, None),
             // A sort that is not resumed begins anew.
-            Err(_) if !sort.resume || mutant(Mutant::UnreadableStateIgnored) => Ok(None),
-            mine => mine,
-        };
-        let (mine, error) = match mine {
-            Ok(mine) => (mine.map(|manifest| manifest.encode()), None),
+            Err(_) if !sort.resume || mutant(Mutant::UnreadableStateIgnored) => (None, None),
             Err(error) => (None, Some(error)),
         };
-        let mine = mine.unwrap_or_default();
+        let mine = mine.map_or_else(Vec::new, |manifest| manifest.encode());
         let length = (mine.len() as u64).to_le_bytes();
         // The manifest of a sort of larger records is longer.
         let lengths = self.reports(length.to_vec(), error)?;

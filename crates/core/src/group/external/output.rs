@@ -235,16 +235,13 @@ pub(super) fn left_manifest(sort: &ExternalSort) -> Result<Option<Manifest>> {
         let written = output.size_of(part, manifest.done);
         // The program may have written bytes before the first record of a file without records.
         let is_whole = |size: u64| size == written || (manifest.is_finished && written == 0);
-        let draft = match manifest.is_finished {
-            true => None,
-            false => found(files, &output.draft_of(part))?,
+        let size = |name: String| -> Result<Option<u64>> {
+            Ok(found(files, &name)?.map(|(size, _)| size))
         };
-        let named = match manifest.is_written() {
-            true => found(files, &output.name_of(part))?,
-            false => None,
-        };
-        let is_left = draft.is_some_and(|(size, _)| size >= written)
-            || named.is_some_and(|(size, _)| is_whole(size));
+        let has_draft = || Ok(size(output.draft_of(part))?.is_some_and(|size| size >= written));
+        let has_name = || Ok(size(output.name_of(part))?.is_some_and(is_whole));
+        let is_left =
+            (!manifest.is_finished && has_draft()?) || (manifest.is_written() && has_name()?);
         if !is_left {
             return Ok(None);
         }

@@ -10,12 +10,15 @@ mod resumed;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::{SEEDS, SimGroup, all_tests, crash, refusal, services, statuses, transport, try_play};
+use super::{
+    Detects, SEEDS, SimGroup, all_tests, assert_detected, crash, refusal, services, statuses,
+    transport, try_play,
+};
 use ftsort_core::external::manifest::Manifest;
 use ftsort_core::external::places::{ExternalFiles, Places, Source};
 use ftsort_core::group::{ExternalSort, ExternalStats, Group, GroupConfig, Services};
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, Shape};
 use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -467,7 +470,6 @@ fn a_source_that_changes_is_an_error() {
 /// The mutants of external sorts, and the test that detects each.
 #[test]
 fn every_mutant_of_an_external_sort_is_detected() {
-    type Detects = fn() -> bool;
     let detected: [(Mutant, Detects); 14] = [
         (Mutant::ActionOfFailedRank, || {
             failures_at_every_step(resumed::with_a_longer_output, 1, 1).is_some()
@@ -514,10 +516,5 @@ fn every_mutant_of_an_external_sort_is_detected() {
             !a_changed_source_is_noticed(steps(1) * 3 / 4)
         }),
     ];
-    for (mutant, detects) in detected {
-        set_mutant(Some(mutant));
-        let is_detected = detects();
-        set_mutant(None);
-        assert!(is_detected, "{mutant:?}");
-    }
+    assert_detected(&detected);
 }

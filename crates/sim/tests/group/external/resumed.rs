@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use super::*;
+use crate::with_mutant;
 
 /// Ends a job at a step of every rank, lets `between` change the files, and resumes it with other ranks. Returns the
 /// figures of the second job, or an error.
@@ -288,8 +289,9 @@ fn runs_that_are_left_are_known() -> bool {
 #[test]
 fn a_manifest_is_left_as_long_as_runs_are() {
     assert!(runs_that_are_left_are_known());
-    set_mutant(Some(Mutant::ManifestRemovedBeforeRuns));
-    let are_known = runs_that_are_left_are_known();
-    set_mutant(None);
+    let are_known = with_mutant(
+        Mutant::ManifestRemovedBeforeRuns,
+        runs_that_are_left_are_known,
+    );
     assert!(!are_known);
 }

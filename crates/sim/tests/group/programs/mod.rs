@@ -15,10 +15,10 @@ use self::judge::judge;
 use self::player::{Now, Player};
 use super::exclusions::start_monitor_with;
 use super::refusals::Limited;
-use super::{all_tests, crash, services, try_play};
+use super::{all_tests, crash, services, try_play, with_mutant};
 use ftsort_core::group::{Clocks, Group, Services, SortInput, StoreChoice};
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, Shape};
 use ftsort_core::transport::{Protocol, ProtocolConfig, Timeout};
 use ftsort_kernels::buffer::Buffer;
@@ -374,9 +374,7 @@ fn every_mutant_of_a_program_is_detected() {
             change(&mut program);
             error_of(&program).is_some()
         };
-        set_mutant(Some(mutant));
-        let found = (0..4000).find(is_wrong);
-        set_mutant(None);
+        let found = with_mutant(mutant, || (0..4000).find(is_wrong));
         let found = found.unwrap_or_else(|| panic!("{mutant:?}"));
         assert!(!is_wrong(&found), "{mutant:?}, seed {found}");
     }
