@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpi_sys::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Request};
 
-use super::ext;
+use super::turn::{self, Creation, Turn};
+use super::{among_threads, ext};
 use ftsort_core::transport::mpi_api::Outcome;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -99,6 +100,8 @@ pub struct Comm {
     raw: MPI_Comm,
     /// Whether it is freed when dropped.
     free: bool,
+    /// Whether other threads may call MPI too.
+    among_threads: bool,
 }
 
 impl Comm {
@@ -110,6 +113,12 @@ impl Comm {
     pub fn survivors_of(parent: MPI_Comm, ulfm: bool, name: &CStr) -> Result<Comm> {
         // SAFETY: a constant of the MPI library.
         let mut raw = unsafe { mpi_sys::RSMPI_COMM_NULL };
+        let among_threads = among_threads()?;
+        let creation = (ulfm && among_threads).then(|| {
+            wait_for_survivors(parent)?;
+            Ok(Creation::begin())
+        });
+        let creation = creation.transpose()?;
         // SAFETY: `parent` is a live communicator by the contract of the callers.
         unsafe {
             if ulfm {
@@ -119,7 +128,12 @@ impl Comm {
             }
         }
         // After an error on this rank alone, the other ranks have theirs, and freeing it is collective.
-        let mut comm = Comm { raw, free: false };
+        let mut comm = Comm {
+            raw,
+            free: false,
+            among_threads,
+        };
+        drop(creation);
         // SAFETY: `raw` was just made. The name is for debuggers, so the communicator does without it.
         unsafe {
             check(
@@ -135,6 +149,16 @@ impl Comm {
     /// The handle, still owned by this object.
     pub fn raw(&self) -> MPI_Comm {
         self.raw
+    }
+
+    /// Whether other threads may call MPI too.
+    pub fn among_threads(&self) -> bool {
+        self.among_threads
+    }
+
+    /// Takes this thread's turn to make progress, if other threads may call MPI too.
+    pub fn turn(&self) -> Option<Turn> {
+        self.among_threads.then(turn::take)
     }
 
     /// Leaves it to MPI_Finalize instead of freeing it: at that time no process can fail in the middle of it
@@ -190,16 +214,7 @@ impl Comm {
     /// Starts the agreement of [`Comm::agree`] without waiting for it. The communicator cannot be used any more if
     /// the agreement is dropped before its end.
     pub fn start_agreement(&self, flag: u32) -> Result<Agreement> {
-        let mut agreement = Agreement {
-            flags: Box::into_raw(Box::new([flag as c_int; 2])),
-            is_done: false,
-            // SAFETY: a constant of the MPI library.
-            request: unsafe { mpi_sys::RSMPI_REQUEST_NULL },
-        };
-        // SAFETY: `raw` is live; the flags are freed only when the request is complete.
-        let code = unsafe { ext::iagree(self.raw, agreement.flags.cast(), &mut agreement.request) };
-        let _ = outcome(code, "MPIX_Comm_iagree")?;
-        Ok(agreement)
+        Agreement::start(self.raw, flag)
     }
 
     /// Calls `MPI_Barrier`.
@@ -221,6 +236,7 @@ impl Drop for Comm {
             return;
         }
         let mut finalized: c_int = 0;
+        let _turn = self.turn();
         // SAFETY: MPI_Finalized may be called at any time; `raw` is owned and freed only here. The return
         // value of MPI_Comm_free cannot be used in a destructor.
         unsafe {
@@ -229,6 +245,21 @@ impl Drop for Comm {
                 mpi_sys::MPI_Comm_free(&mut self.raw);
             }
         }
+    }
+}
+
+/// Waits until all survivors of a live communicator call this function. Collective; other threads get turns meanwhile.
+fn wait_for_survivors(comm: MPI_Comm) -> Result<()> {
+    let begun = turn::take();
+    let mut agreement = Agreement::start(comm, 0)?;
+    drop(begun);
+    loop {
+        let looking = turn::take();
+        if agreement.test()?.is_some() {
+            return Ok(());
+        }
+        drop(looking);
+        std::thread::yield_now();
     }
 }
 
@@ -241,6 +272,19 @@ pub struct Agreement {
 }
 
 impl Agreement {
+    fn start(comm: MPI_Comm, flag: u32) -> Result<Agreement> {
+        let mut agreement = Agreement {
+            flags: Box::into_raw(Box::new([flag as c_int; 2])),
+            is_done: false,
+            // SAFETY: a constant of the MPI library.
+            request: unsafe { mpi_sys::RSMPI_REQUEST_NULL },
+        };
+        // SAFETY: `comm` is live; the flags are freed only when the request is complete.
+        let code = unsafe { ext::iagree(comm, agreement.flags.cast(), &mut agreement.request) };
+        let _ = outcome(code, "MPIX_Comm_iagree")?;
+        Ok(agreement)
+    }
+
     /// Makes progress. Returns the bitwise AND over the survivors, and whether there are new failures, once the
     /// agreement has ended.
     ///

@@ -2,13 +2,11 @@
 //! failed ranks are lost, and any rank may stop receiving at any time.
 
 use std::ffi::c_int;
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::comm::Comm;
 use super::requests::{Peer, Requests};
-use super::{Mpi, TURN, WAITING, ext};
+use super::{Mpi, ext, turn};
 use ftsort_core::members::Rank;
 use ftsort_core::transport::mpi_api::{Look, RecvBuffer, Request};
 use ftsort_kernels::buffer::Buffer;
@@ -90,7 +88,7 @@ impl DatagramChannel {
             return Ok(());
         };
         let payload = Buffer::copy_of(&message)?;
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = turn::take_as_monitor();
         let mut still = Vec::new();
         for request in std::mem::take(&mut self.sending) {
             if self.requests.test(request)? == Look::Pending {
@@ -108,7 +106,7 @@ impl DatagramChannel {
     /// its turn.
     pub fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
         for looked in 0..self.peers.len() {
-            if looked > 0 && WAITING.load(Ordering::Relaxed) > 0 {
+            if looked > 0 && turn::is_awaited() {
                 break;
             }
             let index = self.next;
@@ -116,7 +114,7 @@ impl DatagramChannel {
             let Some((request, buffer)) = self.peers[index].awaited else {
                 continue;
             };
-            let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+            let turn = turn::take_as_monitor();
             let look = self.requests.test(request)?;
             drop(turn);
             match look {
@@ -138,16 +136,11 @@ impl DatagramChannel {
     fn listen(&mut self, index: usize) -> Result<()> {
         let place = self.peers[index].place;
         let buffer = self.requests.land(self.limit)?;
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = turn::take_as_monitor();
         let peer = Peer { place, tag: TAG };
         let range = 0..self.limit;
         let request = self.requests.receive(&self.comm, peer, buffer, range)?;
         self.peers[index].awaited = Some((request, buffer));
         Ok(())
     }
-}
-
-/// Returns whether several threads may call MPI at once.
-pub fn among_threads() -> Result<bool> {
-    Ok(super::thread_level()? == mpi_sys::MPI_THREAD_MULTIPLE as c_int)
 }

@@ -9,16 +9,15 @@ mod ext;
 mod datagram;
 mod requests;
 mod seen_failures;
+mod turn;
 
 pub use comm::check;
-pub use datagram::{DatagramChannel, among_threads};
+pub use datagram::DatagramChannel;
 pub use ext::COMPILED_IN;
 
 use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_int};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use mpi_sys::MPI_Comm;
@@ -50,19 +49,8 @@ pub enum Ulfm {
     Absent,
 }
 
-/// Open MPI confuses agreements if several threads make progress at once. So in a program with
-/// MPI_THREAD_MULTIPLE one thread at a time makes a call that may progress, and no such call waits for other
-/// ranks.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// The number of threads with a group that wait for their turn. The mutex may go to a monitor again and again, which looks
-/// at many requests one after the other, so monitors let these threads go first.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
-
 /// One rank's view of an MPI communicator.
 pub struct Mpi {
-    /// Other threads may call MPI too.
-    among_threads: bool,
     me: Rank,
     /// The processes of the user's communicator, the reference for ranks.
     everyone: Group,
@@ -112,6 +100,11 @@ fn thread_level() -> Result<c_int> {
     let code = unsafe { mpi_sys::MPI_Query_thread(&mut level) };
     comm::check(code, "MPI_Query_thread")?;
     Ok(level)
+}
+
+/// Returns whether several threads may call MPI at once.
+pub fn among_threads() -> Result<bool> {
+    Ok(thread_level()? == mpi_sys::MPI_THREAD_MULTIPLE as c_int)
 }
 
 /// Checks that MPI can be called. `Status::State` before MPI_Init and after MPI_Finalize.
@@ -173,13 +166,11 @@ impl Mpi {
             comm::check(mpi_sys::MPI_Comm_size(comm, &mut ranks), "MPI_Comm_size")?;
         }
         let everyone = Group::of(comm)?;
-        let among_threads = among_threads()?;
         let errors = ErrorsReturned::of(comm)?;
         let own = Comm::survivors_of(comm, ulfm == Ulfm::On, c"ftsort")?;
         drop(errors);
         let position = own.positions_of(&everyone, ranks as usize)?;
         Ok(Mpi {
-            among_threads,
             me: Rank(rank as u32),
             everyone,
             ranks: ranks as usize,
@@ -210,18 +201,6 @@ impl Mpi {
         Ok(SurvivorComm {
             slots: SlotMap::new(survivors),
             comm,
-        })
-    }
-
-    /// Takes this thread's turn to make progress.
-    fn turn(&self) -> Option<MutexGuard<'static, ()>> {
-        self.among_threads.then(|| {
-            TURN.try_lock().unwrap_or_else(|_| {
-                WAITING.fetch_add(1, Ordering::Relaxed);
-                let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-                WAITING.fetch_sub(1, Ordering::Relaxed);
-                turn
-            })
         })
     }
 
@@ -318,7 +297,7 @@ impl Liveness for Mpi {
     }
 
     fn seen_failures(&mut self) -> Result<RankSet> {
-        let turn = self.turn();
+        let turn = self.comm.turn();
         let failed = self.comm.failed()?;
         drop(turn);
         self.ranks_of(&failed)
@@ -362,7 +341,7 @@ impl MpiApi for Mpi {
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
         let peer = self.peer(to, tag)?;
         self.seen.addressed(to);
-        let _turn = self.turn();
+        let _turn = self.comm.turn();
         self.requests.send(&self.comm, peer, payload)
     }
 
@@ -375,19 +354,19 @@ impl MpiApi for Mpi {
     ) -> Result<Request> {
         let peer = self.peer(from, tag)?;
         self.seen.addressed(from);
-        let _turn = self.turn();
+        let _turn = self.comm.turn();
         self.requests.receive(&self.comm, peer, buffer, range)
     }
 
     fn test(&mut self, request: Request) -> Result<Look> {
         self.seen.progressed();
-        let _turn = self.turn();
+        let _turn = self.comm.turn();
         self.requests.test(request)
     }
 
     fn cancel(&mut self, request: Request) -> Result<()> {
         self.seen.progressed();
-        let _turn = self.turn();
+        let _turn = self.comm.turn();
         self.requests.cancel(request)
     }
 
@@ -409,19 +388,19 @@ impl MpiApi for Mpi {
         if let Some(count) = known {
             return Ok(count);
         }
-        let turn = self.turn();
+        let turn = self.comm.turn();
         let began = self.now();
         let count = self.comm.failed()?.len()?;
         drop(turn);
         // Another thread of the program may make progress at any time.
-        let for_sends = receiver.is_some() && !self.among_threads;
+        let for_sends = receiver.is_some() && !self.comm.among_threads();
         self.seen.store(count, (began, self.now()), for_sends);
         Ok(count)
     }
 
     fn acknowledge(&mut self) -> Result<RankSet> {
         self.seen.progressed();
-        let turn = self.turn();
+        let turn = self.comm.turn();
         let failed = self.comm.acknowledge()?;
         drop(turn);
         let failed = self.ranks_of(&failed)?;
@@ -433,15 +412,15 @@ impl MpiApi for Mpi {
         const SPINS: u32 = 100;
         self.seen.progressed();
         // Without a timeout, the blocking call is used, with which MPI libraries are tested.
-        if watch.is_none() && !self.among_threads {
+        if watch.is_none() && !self.comm.among_threads() {
             return self.comm.agree(flag);
         }
-        let turn = self.turn();
+        let turn = self.comm.turn();
         let mut agreement = self.comm.start_agreement(flag)?;
         drop(turn);
         let mut tests = 0;
         loop {
-            let turn = self.turn();
+            let turn = self.comm.turn();
             let agreed = agreement.test()?;
             drop(turn);
             if let Some(agreed) = agreed {
@@ -469,6 +448,7 @@ impl MpiApi for Mpi {
 
     fn revoke(&mut self) -> Result<()> {
         self.seen.progressed();
+        let _turn = self.comm.turn();
         self.comm.revoke()
     }
 

@@ -1,7 +1,7 @@
 /* Tests several groups at once: on different communicators in turns, on a part of the ranks, and one for each of
- * several threads.
+ * several threads, while the main thread waits or makes further groups.
  *
- *   groups turns|part|relay|threads [THREADS]      (under mpirun, 2 to 4 ranks)
+ *   groups turns|part|relay|threads|creations [THREADS]      (under mpirun, 2 to 4 ranks)
  *
  * Prints "groups: fine" on rank 0 if all results are right, and "groups: skipped" if MPI does not grant threads. */
 #include <pthread.h>
@@ -12,6 +12,7 @@
 
 #include "expect.h"
 #include "ftsort.h"
+#include "ftsort_monitor.h"
 
 /* `failures` is counted by the main thread; every other thread has its own counter. */
 
@@ -201,14 +202,14 @@ static void part(void)
 }
 
 /* A thread that has a communicator and a group to itself. */
-enum { THREADS = 4, TIMES = 6 };
+enum { THREADS = 4, CREATIONS = 150 };
 
 struct worker {
   pthread_t thread;
   MPI_Comm comm;
   ftsort *group;
-  uint32_t number;
-  int count, failures;
+  uint32_t number, times;
+  int count, creations, failures;
 };
 
 /* The thread that may run, if the threads take turns. The order is the same on all ranks; otherwise threads of
@@ -237,12 +238,15 @@ static void *work(void *given)
   struct worker *worker = (struct worker *)given;
   ftsort_result *result;
   ftsort *group = worker->group;
+  size_t held = 0;
   uint32_t i;
-  for (i = 0; group && i < TIMES; i++) {
+  for (i = 0; group && i < worker->times; i++) {
     uint32_t seed = 1000 * worker->number + i;
     await_turn(worker);
     EXPECT_IN(worker->failures, sort(group, seed, &result) == FTSORT_OK);
-    EXPECT_IN(worker->failures, is_right_everywhere(result, seed, worker->comm));
+    /* The main thread may be in ftsort_init, during which no other thread calls MPI. */
+    EXPECT_IN(worker->failures, worker->creations ? is_right(result, seed, ranks, &held)
+                                                  : is_right_everywhere(result, seed, worker->comm));
     ftsort_result_free(result);
     end_turn();
   }
@@ -252,8 +256,33 @@ static void *work(void *given)
   return NULL;
 }
 
+static void watch(ftsort *group)
+{
+  ftsort_monitor_options options = FTSORT_MONITOR_OPTIONS_INIT;
+  options.mode = FTSORT_MONITOR_THREAD;
+  options.interval_ms = 1;
+  EXPECT(ftsort_monitor_start(group, &options, NULL) == FTSORT_OK);
+}
+
+/* Makes groups with monitors, sorts and releases them. */
+static void create(int groups)
+{
+  ftsort_result *result;
+  uint32_t i;
+  for (i = 0; (int)i < groups && failures == 0; i++) {
+    ftsort *group = group_of(MPI_COMM_WORLD, FTSORT_AUTO, FTSORT_STORE_MEMORY);
+    EXPECT(group != NULL);
+    if (group == NULL) return;
+    watch(group);
+    EXPECT(sort(group, i, &result) == FTSORT_OK);
+    EXPECT(is_right_everywhere(result, i, MPI_COMM_WORLD));
+    ftsort_result_free(result);
+    ftsort_free(group);
+  }
+}
+
 /* One thread creates all groups, in the same order on all ranks. */
-static void threads(int count)
+static void threads(int count, int creations)
 {
   static const int32_t algorithms[] = {FTSORT_SAMPLESORT, FTSORT_HYPERQUICKSORT, FTSORT_BITONIC, FTSORT_QUICKMERGE};
   struct worker workers[THREADS];
@@ -264,9 +293,13 @@ static void threads(int count)
     workers[i].group = group_of(workers[i].comm, algorithms[i], FTSORT_STORE_MEMORY);
     EXPECT(workers[i].group != NULL);
     workers[i].count = count;
+    workers[i].times = creations ? 2 * CREATIONS : 6;
+    workers[i].creations = creations;
     workers[i].failures = 0;
+    if (creations) watch(workers[i].group);
   }
   for (i = 0; i < count; i++) EXPECT(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
+  create(creations);
   for (i = 0; i < count; i++) {
     pthread_join(workers[i].thread, NULL);
     failures += workers[i].failures;
@@ -276,11 +309,12 @@ static void threads(int count)
 
 int main(int argc, char **argv)
 {
-  int all = 0, wanted = MPI_THREAD_SINGLE, provided;
+  int all = 0, wanted = MPI_THREAD_SINGLE, provided, creations;
   if (argc < 2) return 2;
+  creations = strcmp(argv[1], "creations") == 0 ? CREATIONS : 0;
   takes_turns = strcmp(argv[1], "relay") == 0;
   if (takes_turns) wanted = MPI_THREAD_SERIALIZED;
-  if (strcmp(argv[1], "threads") == 0) wanted = MPI_THREAD_MULTIPLE;
+  if (strcmp(argv[1], "threads") == 0 || creations) wanted = MPI_THREAD_MULTIPLE;
   ftsort_prepare();
   MPI_Init_thread(&argc, &argv, wanted, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -293,7 +327,7 @@ int main(int argc, char **argv)
       MPI_Finalize();
       return 77;
     }
-    threads(argc > 2 ? atoi(argv[2]) : THREADS);
+    threads(argc > 2 ? atoi(argv[2]) : THREADS, creations);
   }
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) printf("groups: %s\n", all == 0 ? "fine" : "NOT as documented");

@@ -50,6 +50,8 @@ const PROGRAMS: &str = "
  all   | groups    | 2 | relay   | a group for each thread, one after the other
  quick | groups    | 2 | threads | a group for each thread, all at once
  all   | groups    | 4 | turns   | two groups in turns
+ quick | groups    | 4 | creations 1 | groups are made while a monitor and another thread's group are at work
+ all   | groups    | 4 | creations 3 | groups are made while monitors and the groups of three threads are at work
  quick | groups    | 4 | part    | groups of a part of the ranks
  all   | groups    | 4 | relay   | a group for each thread, one after the other
  all   | groups    | 4 | threads | a group for each thread, all at once
