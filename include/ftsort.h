@@ -72,9 +72,9 @@ typedef enum ftsort_status_code {
  * One call at a time may use a group. A call by a callback of the group or by a second thread returns
  * FTSORT_ERR_STATE, and a getter its neutral value (as for NULL); ftsort_rank, ftsort_ranks and ftsort_dimension
  * always answer. MPI is called from the thread of the call. Several threads may use one group each if
- * MPI_Init_thread granted MPI_THREAD_MULTIPLE; while one creates or releases a group or its monitor, in the same
- * order on all ranks, no other is in a call of ftsort. While a group exists, the process keeps buffers of at most
- * one sort for the next one; on Linux the system takes them back when memory is short (MADV_FREE). */
+ * MPI_Init_thread granted MPI_THREAD_MULTIPLE; they create groups, communicators and monitors one at a time, in
+ * the same order on all ranks, and meanwhile no other thread calls MPI itself. While a group exists, the process
+ * keeps buffers of at most one sort for the next one; on Linux the system takes them back when memory is short. */
 typedef struct ftsort ftsort;
 
 /** The blocks that a sort, rounds or a tree leave on this rank, in ascending order of node.

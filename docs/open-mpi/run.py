@@ -74,6 +74,8 @@ CASES = {
     "cut-queue-tcp": Case("cut_queue", 8, TCP, ("SEED",)),
     "two-threads": Case("two_threads", 4),
     "two-threads-in-turn": Case("two_threads", 4, {}, ("turns",)),
+    "two-threads-probe": Case("two_threads", 4, {}, ("probe",)),
+    "two-threads-shrink": Case("two_threads", 4, {}, ("shrink",)),
     "intercomm": Case("intercomm_shrink", 4, {}, (), 6),
     "intercomm-merged": Case("intercomm_shrink", 4, {}, ("intra",), 6),
     "exit-all-killed": Case("exit_status", 4, {}, ("all",)),

@@ -1,13 +1,18 @@
-/* Two threads that agree on two communicators at the same time. No process fails.
+/* Two threads that call MPI at the same time, of which one agrees. No process fails.
+ *
+ *   two_threads [turns|probe|shrink]
  *
  * Each thread agrees on its own communicator, with flags of which only one bit is set on all ranks, and looks
- * at the result. Prints "WRONG" for each thread that received another value or an error, and "done". */
+ * at the result: both at once, or one after the other ("turns"). Or the second thread looks for messages instead
+ * ("probe"), or shrinks its communicator ("shrink"). Prints "WRONG" for each thread that received another value or an
+ * error, and "done". */
 #include <mpi.h>
 #include <mpi-ext.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { AGREEMENTS = 2000 };
+enum { AGREEMENTS = 2000, PROBES = 20000, SHRINKS = 300 };
 
 static int rank;
 
@@ -29,8 +34,33 @@ static void *agree(void *argument)
   return NULL;
 }
 
+static void *probe(void *argument)
+{
+  struct work *work = argument;
+  for (int i = 0; i < PROBES; i++) {
+    int found;
+    work->wrong += MPI_Iprobe(MPI_ANY_SOURCE, 0, work->comm, &found, MPI_STATUS_IGNORE) != MPI_SUCCESS || found;
+  }
+  return NULL;
+}
+
+static void *shrink(void *argument)
+{
+  struct work *work = argument;
+  for (int i = 0; i < SHRINKS && work->wrong == 0; i++) {
+    MPI_Comm smaller;
+    work->wrong += MPIX_Comm_shrink(work->comm, &smaller) != MPI_SUCCESS;
+    if (work->wrong == 0)
+      MPI_Comm_free(&smaller);
+  }
+  return NULL;
+}
+
 int main(int argc, char **argv)
 {
+  const char *mode = argc > 1 ? argv[1] : "";
+  void *(*second)(void *) = strcmp(mode, "probe") == 0 ? probe : strcmp(mode, "shrink") == 0 ? shrink : agree;
+  const int takes_turns = strcmp(mode, "turns") == 0;
   struct work work[2] = {{MPI_COMM_NULL, 0, 0}, {MPI_COMM_NULL, 8, 0}};
   pthread_t thread;
   int provided;
@@ -44,16 +74,16 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(work[i].comm, MPI_ERRORS_RETURN);
   }
 
-  pthread_create(&thread, NULL, agree, &work[1]);
-  if (argc > 1) /* One thread after the other. */
+  pthread_create(&thread, NULL, second, &work[1]);
+  if (takes_turns)
     pthread_join(thread, NULL);
   agree(&work[0]);
-  if (argc <= 1)
+  if (!takes_turns)
     pthread_join(thread, NULL);
 
   for (int i = 0; i < 2; i++)
     if (work[i].wrong)
-      printf("WRONG: rank %d, thread %d: %d of %d agreements\n", rank, i, work[i].wrong, AGREEMENTS);
+      printf("WRONG: rank %d, thread %d: %d calls\n", rank, i, work[i].wrong);
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Finalize();
   printf("done: rank %d\n", rank);

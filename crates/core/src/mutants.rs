@@ -34,6 +34,12 @@ mutants! {
     ShortHashOfFailures,
     /// Agreements on a round and agreements on the set of failed ranks are not distinguished.
     AgreementsNotDistinguished,
+    /// A wrong result of an agreement is used.
+    WrongAgreementsUsed,
+    /// The result of an agreement to which some ranks contributed their words for the next one is used.
+    MixedAgreementsUsed,
+    /// Ranks do not repeat an agreement to which a failed rank contributed its word for another one.
+    MixedAgreementsGivenUp,
     /// Messages of an abandoned round are not removed.
     StaleMessagesKept,
     /// Messages that a peer has sent, and for which no receive was posted, are not received before the next

@@ -7,7 +7,7 @@ use crate::faults::{Point, Schedule};
 use crate::members::{Members, Membership, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope};
-use crate::transport::{Agreed, Comparison, Ticket, Transport};
+use crate::transport::{Agreed, Comparison, Ticket, Transport, WORD_BITS};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -28,7 +28,7 @@ const COMPLETE: u32 = 1;
 /// Set by a rank with a placement policy that wants no change. It does not affect the commit.
 const NO_CHANGE: u32 = 2;
 /// Set by a rank that agrees to a question that is asked beside the outcome of the step.
-const CONSENT: u32 = 1 << 29;
+const CONSENT: u32 = 1 << (WORD_BITS - 1);
 
 /// Returns the bit of a status. The agreement is a bitwise AND, so a set bit means that no rank has an error
 /// of this kind.
@@ -241,7 +241,7 @@ impl Engine<'_> {
         Ok(high << 16 | low)
     }
 
-    /// As [`Engine::agree_on`], for values that do not use the bits that the transport reserves.
+    /// As [`Engine::agree_on`], for values of at most [`WORD_BITS`] bits.
     fn agree_on_bits(&mut self, value: u32) -> Result<u32> {
         loop {
             let agreed = self.transport.agree(value)?;

@@ -123,7 +123,7 @@ impl FinalStates {
     }
 }
 
-/// Different algorithms pass for the same with probability 2^-43. More bits would take another agreement, and a
+/// Different algorithms pass for the same with probability 2^-39. More bits would take another agreement, and a
 /// call may be short.
 const FINGERPRINT_BITS: u32 = Comparison::bits_in(2);
 

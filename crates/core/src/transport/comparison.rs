@@ -1,4 +1,4 @@
-//! The comparison of one value on all ranks by agreements, each of which is a bitwise AND of words of 30 bits.
+//! The comparison of one value on all ranks by agreements, each of which is a bitwise AND of words of 27 bits.
 //!
 //! The AND of a part of the value differs from the part of at least one rank if two ranks differ, and that rank
 //! says so in the next agreement. The last agreement has its part together with the complement: if the AND has a bit
@@ -6,13 +6,14 @@
 //! count as different, but never the opposite. All ranks come to the same conclusion after the same number of
 //! agreements.
 
+use super::WORD_BITS;
 use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 
 /// The number of bits of a value that one agreement compares if others follow.
-const PART: u32 = 29;
+const PART: u32 = WORD_BITS - 1;
 /// The number of bits that the last agreement compares.
-const LAST_PART: u32 = 14;
+const LAST_PART: u32 = PART / 2;
 /// Set by a rank on which all parts so far are those on which the ranks agreed.
 const MATCHES: u32 = 1 << PART;
 
@@ -57,7 +58,7 @@ impl Comparison {
         Comparison::new(value, ranks as u32)
     }
 
-    /// Returns this rank's word for the next agreement: 30 bits.
+    /// Returns this rank's word for the next agreement: [`WORD_BITS`] bits.
     pub fn word(&self) -> u32 {
         let matches = if self.matches { MATCHES } else { 0 };
         let part = self.part();
@@ -109,7 +110,7 @@ mod tests {
     fn compared(mut ranks: Vec<Comparison>) -> (bool, u32) {
         for agreements in 1.. {
             let agreed = ranks.iter().fold(!0, |all, rank| all & rank.word());
-            assert!(ranks.iter().all(|rank| rank.word() < 1 << 30));
+            assert!(ranks.iter().all(|rank| rank.word() < 1 << WORD_BITS));
             let results: Vec<Option<bool>> =
                 ranks.iter_mut().map(|rank| rank.learn(agreed)).collect();
             assert!(results.iter().all(|result| *result == results[0]));
@@ -162,18 +163,18 @@ mod tests {
     fn few_ranks_need_one_agreement_and_no_group_more_than_three() {
         for (ranks, agreements) in [
             (1, 1),
-            (14, 1),
-            (15, 2),
-            (43, 2),
-            (44, 3),
-            (72, 3),
+            (13, 1),
+            (14, 2),
+            (39, 2),
+            (40, 3),
+            (65, 3),
             (5000, 3),
         ] {
             let comparison = Comparison::of_set(&set(ranks, [0]), ranks);
             assert_eq!(compared(vec![comparison]), (true, agreements), "{ranks}");
         }
-        assert_eq!(Comparison::bits_in(2), 43);
-        assert_eq!(EXACT_RANKS, 72);
+        assert_eq!(Comparison::bits_in(2), 39);
+        assert_eq!(EXACT_RANKS, 65);
     }
 
     proptest! {

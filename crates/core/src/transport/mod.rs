@@ -22,6 +22,9 @@ use crate::members::{Rank, RankSet};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 
+/// The number of bits of the word that a rank contributes to an agreement.
+pub const WORD_BITS: u32 = protocol::WORD_BITS;
+
 /// Identifies a posted receive until its bytes are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
@@ -99,7 +102,7 @@ pub trait Transport {
     /// If the ticket is unknown, or its receive is not complete.
     fn take(&mut self, ticket: Ticket) -> Slice;
 
-    /// Agrees with all survivors on the bitwise AND of `flag`. Its two highest bits are ignored.
+    /// Agrees with all survivors on the bitwise AND of `flag`, of which the lowest [`WORD_BITS`] bits are used.
     /// Collective.
     fn agree(&mut self, flag: u32) -> Result<Agreed>;
 

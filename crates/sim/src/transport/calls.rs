@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::WrongWords;
 use super::events::SimEvent;
 use super::state::{Communicator, ProcessStatus, SimState};
 use super::trace::TraceEvent;
@@ -140,7 +141,13 @@ impl SimState {
             CollectiveCall::Agree => {
                 let decision = match &first {
                     Some((leader, decision)) if self.is_alive(*leader) => decision.clone(),
-                    _ => decide_flag(&contributions, &counted, failed),
+                    _ => {
+                        let decision = decide_flag(&contributions, &counted, failed);
+                        Decision {
+                            flag: decision.flag & self.on_the_way(WrongWords::OfAll, u32::MAX),
+                            ..decision
+                        }
+                    }
                 };
                 let mut recipients = living;
                 match first {
@@ -207,7 +214,17 @@ impl SimState {
             for about in failed.iter() {
                 self.learn_of_failure(rank, about);
             }
+            let flag = self.on_the_way(WrongWords::OfOne, flag);
             self.complete(rank, CallResult::Agreed(outcome, flag));
+        }
+    }
+
+    /// Returns a word, or a wrong one if the run has those of this kind.
+    fn on_the_way(&mut self, kind: WrongWords, word: u32) -> u32 {
+        if self.wrong_words == kind && self.draw.once_in(8) {
+            (self.draw.bits() as u32) << 3
+        } else {
+            word
         }
     }
 

@@ -112,6 +112,18 @@ impl Failure {
     }
 }
 
+/// The words in agreements that Open MPI replaces by multiples of 8 at times, in programs with threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WrongWords {
+    /// None.
+    #[default]
+    Never,
+    /// The contribution of some rank, so that all ranks get a wrong result.
+    OfAll,
+    /// The result of one rank.
+    OfOne,
+}
+
 /// The values that decide a run, apart from the program that the ranks run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SimConfig {
@@ -123,6 +135,8 @@ pub struct SimConfig {
     pub record: bool,
     /// Whether the run has a clock by which waits end.
     pub timed: bool,
+    /// The wrong words in agreements.
+    pub wrong_words: WrongWords,
     /// Whether the run keeps no records of steps and messages, which take much memory in large groups.
     pub forgets: bool,
     /// Ranks continue in ascending order, each as far as it can, and then all events happen, those of a rank one after

@@ -16,7 +16,7 @@ use super::events::SimEvent;
 use super::network::{OpenRequest, SimMessage};
 use super::trace::{TraceEntry, TraceEvent};
 use super::traffic::Traffic;
-use super::{Failure, FailureMode, Received, SimConfig, SimStep, StepRecord};
+use super::{Failure, FailureMode, Received, SimConfig, SimStep, StepRecord, WrongWords};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, Outcome, Request};
 use ftsort_core::transport::recv_buffers::RecvBuffers;
@@ -130,6 +130,7 @@ pub struct SimState {
     /// The seconds of a timed run.
     pub clock: f64,
     pub timed: bool,
+    pub wrong_words: WrongWords,
     /// The network clock, if the run has one.
     pub network: Option<NetworkClock>,
     pub processes: Vec<Process>,
@@ -186,6 +187,7 @@ impl SimState {
             time: 0,
             clock: 0.0,
             timed: config.timed,
+            wrong_words: config.wrong_words,
             network: config.network.map(NetworkClock::new),
             processes: Rank::all(ranks)
                 .map(|rank| Process::new(rank, &none, &woken))

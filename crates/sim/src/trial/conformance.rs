@@ -178,13 +178,13 @@ fn find_failed(transport: &mut dyn Transport) -> Result<RankSet> {
     let mut failed = RankSet::new(transport.ranks());
     for _ in 0..1000 {
         if !transport.agree(1)?.faults {
-            let print = failed.fingerprint() & 0x7fff;
-            let agreed = transport.agree(print | (!print & 0x7fff) << 15)?;
+            let print = failed.fingerprint() & 0x1fff;
+            let agreed = transport.agree(print | (!print & 0x1fff) << 13)?;
             if agreed.faults {
                 failed = transport.recover(&[])?;
                 continue;
             }
-            let same = agreed.flag & 0x7fff == !(agreed.flag >> 15) & 0x7fff;
+            let same = agreed.flag & 0x1fff == !(agreed.flag >> 13) & 0x1fff;
             expect(same, "survivors have different sets of failed ranks")?;
             return Ok(failed);
         }

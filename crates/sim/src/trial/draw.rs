@@ -87,6 +87,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         power: false,
         sync: false,
         timed: false,
+        wrong_words: false,
         mutant: range.mutant,
         failures: Vec::new(),
         refusals: Vec::new(),
@@ -94,6 +95,8 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
     if range.stores.is_empty() {
         draw_parity(seed, &mut trial);
     }
+    let has_wrong_words = SplitMix::new(seed.rotate_left(48)).once_in(8);
+    trial.wrong_words = trial.repair == Repair::Agree && has_wrong_words;
     if trial.algorithm == Method::Bitonic(Shape::Bitonic) {
         // It needs equal inputs on a full cube, which a second sort after a failure does not have.
         trial.ranks = 1 << trial.ranks.ilog2();

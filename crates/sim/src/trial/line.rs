@@ -130,6 +130,7 @@ impl Trial {
             "power" => self.power = value == "1",
             "sync" => self.sync = value == "1",
             "timed" => self.timed = value == "1",
+            "wrong_words" => self.wrong_words = value == "1",
             "refuse" => self.refusals = read_list(value, Refusal::parse)?,
             "failures" | "lose" => self.failures = read_list(value, Failure::parse)?,
             _ => return None,
@@ -139,7 +140,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 44] = [
+const KEYWORDS: [&str; 45] = [
     "ranks",
     "seed",
     "records",
@@ -175,6 +176,7 @@ const KEYWORDS: [&str; 44] = [
     "power",
     "sync",
     "timed",
+    "wrong_words",
     "refuse",
     "failures",
     "lose",
@@ -185,7 +187,7 @@ const KEYWORDS: [&str; 44] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 37;
+const CURRENT: usize = 38;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -250,6 +252,7 @@ impl fmt::Display for Trial {
         write_flag(out, "power", self.power)?;
         write_flag(out, "sync", self.sync)?;
         write_flag(out, "timed", self.timed)?;
+        write_flag(out, "wrong_words", self.wrong_words)?;
         write_list(out, "refuse", &self.refusals)?;
         write_list(out, "failures", &self.failures)
     }

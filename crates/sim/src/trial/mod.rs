@@ -127,6 +127,8 @@ pub struct Trial {
     pub sync: bool,
     /// Whether waits end by the default timeout.
     pub timed: bool,
+    /// Whether agreements have wrong results at times, as in programs with threads, the same on all ranks.
+    pub wrong_words: bool,
     /// The mutant that is switched on.
     pub mutant: Option<Mutant>,
     /// The failures to inject.
@@ -266,6 +268,7 @@ impl Default for Trial {
             power: false,
             sync: false,
             timed: false,
+            wrong_words: false,
             mutant: None,
             failures: Vec::new(),
             refusals: Vec::new(),

@@ -12,7 +12,7 @@ use super::{TestRecord, Trial};
 use crate::directory::FileModel;
 use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
 use crate::job::{InputSource, JobContext, JobRun};
-use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry};
+use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry, WrongWords};
 use ftsort_core::block::Block;
 use ftsort_core::engine::{
     Algorithm, Checkpoints, Checks, Finished, Gathered, HeldInputs, PlacementPolicy, repair_inputs,
@@ -91,6 +91,10 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         seed: trial.seed,
         failures: trial.failures.clone(),
         timed: trial.timed,
+        wrong_words: match trial.wrong_words {
+            true => WrongWords::OfAll,
+            false => WrongWords::Never,
+        },
         record,
         ..SimConfig::default()
     };

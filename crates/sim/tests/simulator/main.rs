@@ -4,6 +4,7 @@
 //! The environment variable FTSORT_TESTS selects the size: `quick` (the default) covers every kind of job, store and
 //! failure with small searches, and `all` searches pairs of failures and thousands of seeds.
 
+mod agreements;
 mod arrays;
 mod corruption;
 mod gather;

@@ -21,6 +21,9 @@ fn stores_of(mutant: Mutant) -> Vec<StoreKind> {
 fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
     match mutant {
         Mutant::AgreementsNotDistinguished => Some(("ranks=3 store=directory", 2)),
+        Mutant::WrongAgreementsUsed | Mutant::MixedAgreementsGivenUp => {
+            Some(("ranks=3 records=6 store=memory:1 wrong_words=1", 2))
+        }
         Mutant::StoreClearedAtCommit | Mutant::VersionDroppedAtCommit => {
             Some(("ranks=3 records=6 store=directory", 2))
         }
@@ -207,6 +210,9 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 /// Mutants that no trial finds. The unit tests of the watch detect that of silent ranks; tests/group/main.rs, queries.rs,
 /// external, named.rs, states.rs, positions.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs, protected.rs,
 /// parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect the others.
+/// Found in agreements.rs, because a trial has no wrong results of one rank alone.
+const OF_ONE_RANK: Mutant = Mutant::MixedAgreementsUsed;
+
 const IN_GROUPS: [Mutant; 60] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
@@ -276,7 +282,7 @@ fn every_mutant_is_detected() {
     let missed: Vec<Mutant> = Mutant::ALL
         .par_iter()
         .copied()
-        .filter(|mutant| !IN_GROUPS.contains(mutant))
+        .filter(|mutant| !IN_GROUPS.contains(mutant) && *mutant != OF_ONE_RANK)
         .filter(|mutant| {
             let directly = !all_tests() && is_detected_directly(*mutant);
             !directly && !is_detected_by_search(*mutant)

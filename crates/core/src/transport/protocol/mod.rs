@@ -9,6 +9,7 @@
 //! Must never: receive from any source, send to a rank that is known to have failed, or conclude from its own
 //! view that other ranks have the same view.
 
+mod agreement;
 mod counts;
 mod pending;
 mod repair;
@@ -23,6 +24,9 @@ use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use pending::Pending;
+
+/// The number of bits of a word without the marks of its purpose, of which [`repair`] has two.
+pub(super) const WORD_BITS: u32 = agreement::MARKED_BITS - 2;
 
 /// The way in which the survivors agree on the failed ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,8 @@ pub struct Protocol<F> {
     config: ProtocolConfig,
     pending: Pending,
     watch: Watch,
+    /// The number of agreements that have ended.
+    agreements: u32,
     dead: RankSet,
     /// The number of failures in the present communicator that all ranks know.
     known_failures: usize,
@@ -78,6 +84,7 @@ impl<F: MpiApi> Protocol<F> {
         };
         Protocol {
             watch: Watch::new(timeout, mpi.me(), &absent, mpi.ranks()),
+            agreements: 0,
             dead: absent,
             pending: Pending::new(config.chunk),
             mpi,
@@ -128,17 +135,6 @@ impl<F: MpiApi> Protocol<F> {
             self.mpi.rest()?;
         }
         Ok(Flow::Done)
-    }
-
-    /// Agrees by the implementation, as a wait of the watch.
-    fn agree_watched(&mut self, flag: u32) -> Result<(Outcome, u32)> {
-        if !self.watch.is_on() {
-            return self.mpi.agree(flag, None);
-        }
-        self.watch.begin(self.mpi.now());
-        let agreed = self.mpi.agree(flag, Some(&mut self.watch))?;
-        self.watch.end(&mut self.mpi);
-        Ok(agreed)
     }
 
     /// Returns whether this rank sees failures that are not agreed on yet. `receiver`: see [`MpiApi::failures`].

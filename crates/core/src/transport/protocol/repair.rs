@@ -1,6 +1,7 @@
 //! The agreement of the survivors on the set of failed ranks.
 
 use super::Protocol;
+use super::agreement::MARKED_BITS;
 use super::counts::{CountExchange, PeerCounts};
 use super::pending::count_tag;
 use crate::members::RankSet;
@@ -12,8 +13,8 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// Marks the purpose of an agreement. A rank that learns the decision first may enter the next agreement and
 /// fail there, while the others decide again and enter another one: then the failed rank's contribution to
 /// one can be counted in the other, and neither bit is left.
-const ON_A_FLAG: u32 = 1 << 31;
-const ON_THE_DEAD: u32 = 1 << 30;
+const ON_A_FLAG: u32 = 1 << (MARKED_BITS - 1);
+const ON_THE_DEAD: u32 = 1 << (MARKED_BITS - 2);
 
 impl<F: MpiApi> Protocol<F> {
     /// Agrees; a failure that is not acknowledged yet is reported to all alike.
@@ -30,7 +31,7 @@ impl<F: MpiApi> Protocol<F> {
     /// Agrees after a barrier, with which the papers' FaultDetection begins. The barrier may succeed on some
     /// ranks and fail on others, so it decides nothing: a rank on which it failed says so in the agreement.
     pub(super) fn agree_after_barrier(&mut self, flag: u32) -> Result<Agreed> {
-        const BARRIER_PASSED: u32 = 1 << 31;
+        const BARRIER_PASSED: u32 = ON_A_FLAG;
         let passed = match self.mpi.barrier()? {
             Outcome::Fine => BARRIER_PASSED,
             Outcome::Failed => {
