@@ -114,11 +114,10 @@ impl Comm {
         // SAFETY: a constant of the MPI library.
         let mut raw = unsafe { mpi_sys::RSMPI_COMM_NULL };
         let among_threads = among_threads()?;
-        let creation = (ulfm && among_threads).then(|| {
-            wait_for_survivors(parent)?;
-            Ok(Creation::begin())
-        });
-        let creation = creation.transpose()?;
+        if ulfm {
+            wait_for_survivors(parent, among_threads)?;
+        }
+        let creation = (ulfm && among_threads).then(Creation::begin);
         // SAFETY: `parent` is a live communicator by the contract of the callers.
         unsafe {
             if ulfm {
@@ -248,13 +247,15 @@ impl Drop for Comm {
     }
 }
 
-/// Waits until all survivors of a live communicator call this function. Collective; other threads get turns meanwhile.
-fn wait_for_survivors(comm: MPI_Comm) -> Result<()> {
-    let begun = turn::take();
+/// Waits until all survivors of a live communicator call this function, also those that do not let several threads call
+/// MPI. Collective; other threads of this process get turns meanwhile.
+fn wait_for_survivors(comm: MPI_Comm, among_threads: bool) -> Result<()> {
+    let turn = || among_threads.then(turn::take);
+    let begun = turn();
     let mut agreement = Agreement::start(comm, 0)?;
     drop(begun);
     loop {
-        let looking = turn::take();
+        let looking = turn();
         if agreement.test()?.is_some() {
             return Ok(());
         }
