@@ -145,7 +145,7 @@ fn write_ulfm(wrapper: &Wrapper, out_dir: &Path) {
     // The types of mpi-sys are used, so that the crate has one MPI_Comm.
     let builder = bindings(wrapper, ULFM_HEADER, out_dir, "ulfm.h")
         .allowlist_function(
-            "MPIX_Comm_(agree|iagree|revoke|shrink|get_failed|failure_ack|failure_get_acked)",
+            "MPIX_Comm_(agree|iagree|revoke|is_revoked|shrink|get_failed|failure_ack|failure_get_acked)",
         )
         .allowlist_var("FTSORT_MPI_.*")
         .allowlist_recursively(false)

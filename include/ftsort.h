@@ -323,9 +323,8 @@ typedef void (*ftsort_log_fn)(void *user, int level, const char *line);
 typedef int (*ftsort_reload_fn)(void *user, int32_t rank, ftsort_buffer *data);
 
 /**
- * Gives the `buffer` of a callback the size `bytes` (0 is allowed), fills it with zeros, and returns its address:
- * aligned to 64 bytes, valid until the next call with this buffer or the end of the callback. Returns NULL for a
- * NULL buffer, and if memory is exhausted. [L]
+ * Gives the `buffer` of a callback the size `bytes` (0 is allowed), fills it with zeros, and returns its address,
+ * aligned to 64 bytes, until the next call with it or the end of the callback; NULL without memory or for NULL. [L]
  */
 void *ftsort_buffer_resize(ftsort_buffer *buffer, size_t bytes);
 
@@ -340,8 +339,8 @@ int ftsort_buffer_append(ftsort_buffer *buffer, const void *data, size_t bytes);
  * versions append members, and treat missing members of a shorter struct as zero.
  *
  * `algorithm`, `store`, `replicas`, `parity`, `parity_group`, `pivot`, `repair`, `dense`, `checks`,
- * `min_survivors`, `spares` and `release_after_run` must be the same on all ranks; `reload` and FTSORT_NO_TIMEOUT
- * must be set on all ranks or on none; the others may differ. */
+ * `min_survivors`, `spares`, `release_after_run` and `keep_comm` must be the same on all ranks; `reload` and
+ * FTSORT_NO_TIMEOUT must be set on all ranks or on none; the others may differ. */
 typedef struct ftsort_config {
   size_t struct_size;       /**< `sizeof(ftsort_config)`. */
   int32_t algorithm;        /**< One of `ftsort_algorithm`. */
@@ -389,12 +388,13 @@ typedef struct ftsort_config {
   int32_t release_after_run;
   uint32_t parity;          /**< FTSORT_STORE_PARITY only: the shares of a group. 0: 1. */
   uint32_t parity_group;    /**< FTSORT_STORE_PARITY only: its ranks, more than `parity`. 0: 8. */
+  int32_t keep_comm;        /**< Not 0: the group uses `comm` itself: see ftsort_init. */
 } ftsort_config;
 
 #define FTSORT_NO_TIMEOUT UINT32_MAX /* ftsort_config.timeout_ms */
 #define FTSORT_CONFIG_INIT \
   { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, \
-    0, 0, 0 }
+    0, 0, 0, 0 }
 
 /* ---- Groups ---------------------------------------------------------------------------------------------- */
 
@@ -416,8 +416,10 @@ void ftsort_allow_faults(void);
  * Creates a group of the ranks of `comm`. [C]
  *
  * The group communicates on a private communicator. `comm` is not kept, and its error handler is neither called nor
- * changed. `comm` may contain failed ranks: they count as failed from the start, and only the survivors call this
- * function. A rank that fails during this call may end the job: MPI libraries do not survive every failure in it.
+ * changed. If a rank fails while the communicator is created, the job may end. `config.keep_comm` avoids that: the
+ * group communicates on `comm` itself, which must live until the group is released, and meanwhile returns errors
+ * and is not used by the program; after FTSORT_ERR_MPI it can only be freed. `comm` may contain failed ranks: they
+ * count as failed from the start, and only the survivors call this function.
  *
  * \param comm    an intra-communicator; its ranks are the ranks of the group and never change
  * \param config  borrowed for the call; NULL selects all defaults
@@ -531,8 +533,7 @@ typedef struct ftsort_block {
 /** Returns the number of blocks on this rank: one for each node that it executes, or 0 for NULL. [L] */
 size_t ftsort_result_count(const ftsort_result *result);
 
-/** Describes block `index`, which lives as long as the result; FTSORT_ERR_ARGUMENT for NULL or large `index`. [L]
- */
+/** Describes block `index`, valid as long as the result; FTSORT_ERR_ARGUMENT for NULL or a large `index`. [L] */
 ftsort_status ftsort_result_block(const ftsort_result *result, size_t index, ftsort_block *block);
 
 /** Returns the number of records of a sort over all ranks; of other results the elements on this rank. [L] */
@@ -630,8 +631,7 @@ int32_t ftsort_executor(const ftsort *group, int32_t node);
  *
  * \param ranks     receives the first `capacity` ranks, ascending; may be NULL if `capacity` is 0
  * \param capacity  the number of elements at `ranks`
- * \return the number of these ranks, which may exceed `capacity`; 0 if that call lost nothing, for NULL, and while
- *         the group is busy
+ * \return the number of these ranks, which may exceed `capacity`; 0 for none, for NULL, and for a busy group
  */
 size_t ftsort_lost_ranks(const ftsort *group, int32_t *ranks, size_t capacity);
 

@@ -10,7 +10,7 @@ are killed, and how the program sorts:
   free        one rank is killed between the entry of ftsort_run on the first rank and the end of ftsort_result_free on
               the last. After the sort the program reads and prints every block, as one that writes its output, and
               recovers the result until an agreement finds all blocks printed and no new failure. Only the input of a
-              rank that is killed in the call may be lost, and no result may be short
+              rank that is killed in the call or before it may be lost, and no result may be short
   successive  the input is protected, and then all ranks but one are killed, one after another, each at an instant
               between the end of the recovery from the kill before it and the length of a sort with its output later.
               First the input is sorted again and again; after a random number of kills it is released, and the last
@@ -240,7 +240,7 @@ def is_bad(row):
     """Returns whether the outcome of a row is a failure in its mode."""
     outcome, mode = row["outcome"], row["mode"]
     if outcome == "lost" and row["store"] != "none":
-        return mode in ("protected", "successive") or (mode == "free" and row["moments"] != "call")
+        return mode in ("protected", "successive") or (mode == "free" and row["moments"] not in ("before", "call"))
     return outcome in BAD or (outcome == "short" and mode in ("free", "successive"))
 
 

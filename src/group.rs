@@ -62,6 +62,9 @@ pub struct Config {
     pub group: GroupConfig,
     /// Accepts an MPI without ULFM; failures are then not tolerated.
     pub accept_no_ulfm: bool,
+    /// Communicates on the communicator of the caller, which does not use it until the end of the group, and makes no other
+    /// one. So ranks may fail while the group is created. The same on all ranks.
+    pub keep_comm: bool,
     /// Receives events and log lines.
     pub observer: Box<dyn GroupObserver>,
     /// Provides lost inputs again; on all ranks or on none.
@@ -77,6 +80,7 @@ impl Default for Config {
                 ..GroupConfig::default()
             },
             accept_no_ulfm: false,
+            keep_comm: false,
             observer: Box::new(NoObserver),
             reload: None,
         }
@@ -106,7 +110,8 @@ pub(crate) fn directory_store(directory: &Path, options: FileOptions) -> StoreCh
 
 /// A group of the processes of an MPI communicator, of which some may fail.
 ///
-/// It communicates on a private communicator and leaves that of the caller unchanged. Its methods are those of
+/// It communicates on a private communicator and leaves that of the caller unchanged, except with
+/// [`Config::keep_comm`]. Its methods are those of
 /// [`ftsort_core::group::Group`], and those for MPI below.
 pub struct Group {
     /// The monitor must end before the transport.
@@ -148,7 +153,8 @@ impl Group {
     /// Creates a group of the ranks of a communicator with the default configuration. Collective.
     ///
     /// # Safety
-    /// `comm` is a live intra-communicator, and MPI is not finalised as long as the group exists.
+    /// `comm` is a live intra-communicator, and MPI is not finalised as long as the group exists. With
+    /// [`Config::keep_comm`], `comm` lives as long.
     pub unsafe fn new(comm: MPI_Comm) -> Result<Group> {
         // SAFETY: this function's contract.
         unsafe { Group::with_config(comm, Config::default()) }
@@ -177,7 +183,7 @@ impl Group {
         require_mpi()?;
         let ulfm = ulfm_state()?;
         // SAFETY: this function's contract.
-        let mut mpi = unsafe { Mpi::new(comm, ulfm)? };
+        let mut mpi = unsafe { Mpi::new(comm, ulfm, config.keep_comm)? };
         let timeout = match config.group.repair {
             Repair::Agree => config.group.timeout,
             Repair::Shrink => Timeout::Never,
@@ -195,7 +201,11 @@ impl Group {
             timeout,
             fan_out: ProtocolConfig::FAN_OUT,
         };
-        let transport = Protocol::new(mpi, protocol);
+        let mut transport = Protocol::new(mpi, protocol);
+        if config.keep_comm {
+            // The caller may have acknowledged failures, and agreements report only others.
+            let _ = transport.recover(&[])?;
+        }
         let refusal = refusal.or_else(|| config.group.check(transport.ranks()).err());
         let refusal = refusal.or_else(|| {
             let is_missing = ulfm != Ulfm::On && !config.accept_no_ulfm;

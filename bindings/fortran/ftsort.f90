@@ -202,6 +202,7 @@ module ftsort
     integer(c_int32_t) :: release_after_run = 0
     integer(c_int32_t) :: parity = 0
     integer(c_int32_t) :: parity_group = 0
+    integer(c_int32_t) :: keep_comm = 0
   end type
 
   type, bind(c) :: ftsort_block

@@ -184,6 +184,7 @@ fn configs(values: &mut Values<'_>) {
         release_after_run: 0,
         parity: values.number() as u32,
         parity_group: values.number() as u32,
+        keep_comm: values.int(),
     };
     let given = Sized::new(&config, values);
     let mut group = null_mut();

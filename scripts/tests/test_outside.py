@@ -210,6 +210,7 @@ class WrittenOutputs(unittest.TestCase):
         self.assertEqual([bad(mode, "lost") for mode in random_kills.MODES], [False, True, False, True])
         self.assertEqual([bad(mode, "short") for mode in random_kills.MODES], [False, False, True, True])
         self.assertEqual([bad(mode, "lost", store="none") for mode in random_kills.MODES], [False] * 4)
+        self.assertFalse(bad("free", "lost", moments="before"))
         self.assertTrue(bad("free", "lost", moments="kept"))
         self.assertTrue(all(bad(mode, outcome) for mode in random_kills.MODES for outcome in random_kills.BAD))
 

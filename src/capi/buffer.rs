@@ -69,9 +69,8 @@ impl ftsort_buffer {
     }
 }
 
-/// Gives the `buffer` of a callback the size `bytes` (0 is allowed), fills it with zeros, and returns its address:
-/// aligned to 64 bytes, valid until the next call with this buffer or the end of the callback. Returns NULL for a
-/// NULL buffer, and if memory is exhausted. [L]
+/// Gives the `buffer` of a callback the size `bytes` (0 is allowed), fills it with zeros, and returns its address,
+/// aligned to 64 bytes, until the next call with it or the end of the callback; NULL without memory or for NULL. [L]
 ///
 /// # Safety
 /// `buffer` is NULL or what a callback of ftsort was given and has not yet returned from.

@@ -197,7 +197,7 @@ pub type ftsort_reload_fn =
 /// versions append members, and treat missing members of a shorter struct as zero.
 ///
 /// `algorithm`, `store`, `replicas`, `parity`, `parity_group`, `pivot`, `repair`, `dense`, `checks`, `min_survivors`,
-/// `spares` and `release_after_run` must be the same on all ranks; `reload` and FTSORT_NO_TIMEOUT must be set on all ranks or on
+/// `spares`, `release_after_run` and `keep_comm` must be the same on all ranks; `reload` and FTSORT_NO_TIMEOUT must be set on all ranks or on
 /// none; the others may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -265,4 +265,6 @@ pub struct ftsort_config {
     pub parity: u32,
     /// FTSORT_STORE_PARITY only: its ranks, more than `parity`. 0: 8.
     pub parity_group: u32,
+    /// Not 0: the group uses `comm` itself: see ftsort_init.
+    pub keep_comm: i32,
 }

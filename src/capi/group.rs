@@ -78,9 +78,10 @@ impl ftsort {
 /// Creates a group of the ranks of `comm`. [C]
 ///
 /// The group communicates on a private communicator. `comm` is not kept, and its error handler is neither
-/// called nor changed. `comm` may contain failed ranks: they count as failed from the start, and only the
-/// survivors call this function. A rank that fails during this call may end the job: MPI libraries do not
-/// survive every failure in it.
+/// called nor changed. If a rank fails while the communicator is created, the job may end. `config.keep_comm`
+/// avoids that: the group communicates on `comm` itself, which must live until the group is released, and
+/// meanwhile returns errors and is not used by the program; after FTSORT_ERR_MPI it can only be freed. `comm`
+/// may contain failed ranks: they count as failed from the start, and only the survivors call this function.
 ///
 /// \param comm    an intra-communicator; its ranks are the ranks of the group and never change
 /// \param config  borrowed for the call; NULL selects all defaults
@@ -150,11 +151,13 @@ pub(super) unsafe fn make_group(
     let (settings, refusal) = match unsafe { Settings::read(config) } {
         Ok(settings) => (settings, refusal),
         // This rank takes part with defaults until the others know.
-        Err(error) => (Settings::stopgap()?, Some(error)),
+        // SAFETY: this function's contract.
+        Err(error) => (unsafe { Settings::stopgap(config)? }, Some(error)),
     };
     let Settings {
         group,
         accept_no_ulfm,
+        keep_comm,
         sort,
         reload,
         listener,
@@ -165,6 +168,7 @@ pub(super) unsafe fn make_group(
     let config = Config {
         group,
         accept_no_ulfm,
+        keep_comm,
         observer: Box::new(Reporter::new(listener, Rc::clone(&shared))),
         reload: reload.map(|reload| Box::new(reload) as Box<dyn Reload>),
     };

@@ -187,8 +187,7 @@ pub unsafe extern "C" fn ftsort_comm_rank(group: *const Handle, rank: i32) -> c_
 ///
 /// \param ranks     receives the first `capacity` ranks, ascending; may be NULL if `capacity` is 0
 /// \param capacity  the number of elements at `ranks`
-/// \return the number of these ranks, which may exceed `capacity`; 0 if that call lost nothing, for NULL, and
-///         while the group is busy
+/// \return the number of these ranks, which may exceed `capacity`; 0 for none, for NULL, and for a busy group
 ///
 /// # Safety
 /// `group` is NULL or live; `ranks` is NULL or valid for `capacity` numbers.

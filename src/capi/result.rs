@@ -242,7 +242,7 @@ pub unsafe extern "C" fn ftsort_result_count(result: *const ftsort_result) -> us
     unsafe { result.as_ref() }.map_or(0, ftsort_result::count)
 }
 
-/// Describes block `index`, which lives as long as the result; FTSORT_ERR_ARGUMENT for NULL or large `index`. [L]
+/// Describes block `index`, valid as long as the result; FTSORT_ERR_ARGUMENT for NULL or a large `index`. [L]
 ///
 /// # Safety
 /// `result` is NULL or live; `block` is NULL or valid.

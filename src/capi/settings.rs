@@ -35,6 +35,7 @@ const FAULTS_IGNORED: &str = "FTSORT_FAULTS is set but has no effect, because th
 pub(super) struct Settings {
     pub group: GroupConfig,
     pub accept_no_ulfm: bool,
+    pub keep_comm: bool,
     /// The configured sort.
     pub sort: SortChoice,
     pub reload: Option<ReloadCallback>,
@@ -315,6 +316,7 @@ impl Settings {
         Ok(Settings {
             group,
             accept_no_ulfm: config.accept_no_ulfm != 0,
+            keep_comm: config.keep_comm != 0,
             sort,
             reload: config.reload.map(|function| ReloadCallback {
                 function,
@@ -326,14 +328,21 @@ impl Settings {
         })
     }
 
-    /// The settings of a rank with a wrong configuration: the defaults, without its environment.
-    pub fn stopgap() -> Result<Settings> {
+    /// The settings of a rank with a wrong configuration: the defaults, without its environment, on the communicator that
+    /// is configured.
+    ///
+    /// # Safety
+    /// `given` is NULL or valid.
+    pub unsafe fn stopgap(given: *const ftsort_config) -> Result<Settings> {
+        // SAFETY: the caller's contract.
+        let given = unsafe { read_sized(given, "config") }.ok().flatten();
         // SAFETY: numbers, pointers and optional functions may all be zero.
         let config: ftsort_config = unsafe { std::mem::zeroed() };
         let config = ftsort_config {
             struct_size: size_of::<ftsort_config>(),
             faults: c"".as_ptr(),
             trace: c"".as_ptr(),
+            keep_comm: given.map_or(0, |given: ftsort_config| given.keep_comm),
             ..config
         };
         // SAFETY: the struct has its size, and its strings end with a NUL.

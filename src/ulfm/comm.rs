@@ -61,6 +61,7 @@ fn error_string(code: c_int) -> String {
 /// Lets MPI return the errors of a caller's communicator as values, and sets the caller's error handler again at the end.
 ///
 /// The default handler ends the whole job, also if MPI fails on one rank alone.
+#[derive(Debug)]
 pub struct ErrorsReturned {
     comm: MPI_Comm,
     /// The error handler of the caller.
@@ -86,15 +87,19 @@ impl ErrorsReturned {
 
 impl Drop for ErrorsReturned {
     fn drop(&mut self) {
-        // SAFETY: `comm` is live, and the handler is a reference that MPI_Comm_get_errhandler has made.
+        let mut finalized: c_int = 0;
+        // SAFETY: before MPI_Finalize `comm` is live, and the handler is a reference that MPI_Comm_get_errhandler has made.
         unsafe {
-            mpi_sys::MPI_Comm_set_errhandler(self.comm, self.handler);
-            mpi_sys::MPI_Errhandler_free(&mut self.handler);
+            mpi_sys::MPI_Finalized(&mut finalized);
+            if finalized == 0 {
+                mpi_sys::MPI_Comm_set_errhandler(self.comm, self.handler);
+                mpi_sys::MPI_Errhandler_free(&mut self.handler);
+            }
         }
     }
 }
 
-/// A communicator that the library owns, with MPI_ERRORS_RETURN.
+/// A communicator that the library owns or uses alone, with MPI_ERRORS_RETURN.
 #[derive(Debug)]
 pub struct Comm {
     raw: MPI_Comm,
@@ -102,9 +107,21 @@ pub struct Comm {
     free: bool,
     /// Whether other threads may call MPI too.
     among_threads: bool,
+    /// Of a communicator of the caller, which returns its errors until the end.
+    _errors: Option<ErrorsReturned>,
 }
 
 impl Comm {
+    /// Uses a communicator of the caller itself, with errors returned. It is not freed.
+    pub fn of_caller(raw: MPI_Comm, errors: ErrorsReturned) -> Result<Comm> {
+        Ok(Comm {
+            raw,
+            free: false,
+            among_threads: among_threads()?,
+            _errors: Some(errors),
+        })
+    }
+
     /// Makes a communicator of the survivors of `parent`, which is the user's and is not changed. Collective
     /// over the survivors.
     ///
@@ -115,7 +132,7 @@ impl Comm {
         let mut raw = unsafe { mpi_sys::RSMPI_COMM_NULL };
         let among_threads = among_threads()?;
         if ulfm {
-            wait_for_survivors(parent, among_threads)?;
+            agree_before_creation(parent, 0)?;
         }
         let creation = (ulfm && among_threads).then(Creation::begin);
         // SAFETY: `parent` is a live communicator by the contract of the callers.
@@ -131,6 +148,7 @@ impl Comm {
             raw,
             free: false,
             among_threads,
+            _errors: None,
         };
         drop(creation);
         // SAFETY: `raw` was just made. The name is for debuggers, so the communicator does without it.
@@ -247,17 +265,27 @@ impl Drop for Comm {
     }
 }
 
+/// Returns whether this rank knows that a live communicator was revoked.
+pub fn is_revoked(comm: MPI_Comm) -> Result<bool> {
+    let mut flag: c_int = 0;
+    // SAFETY: `comm` is live by the contract of the callers, and `flag` is one int.
+    let code = unsafe { ext::is_revoked(comm, &mut flag) };
+    check(code, "MPIX_Comm_is_revoked")?;
+    Ok(flag != 0)
+}
+
 /// Waits until all survivors of a live communicator call this function, also those that do not let several threads call
-/// MPI. Collective; other threads of this process get turns meanwhile.
-fn wait_for_survivors(comm: MPI_Comm, among_threads: bool) -> Result<()> {
-    let turn = || among_threads.then(turn::take);
+/// MPI. Returns the AND of their words. Collective; other threads of this process get turns meanwhile.
+pub fn agree_before_creation(comm: MPI_Comm, word: u32) -> Result<u32> {
+    let among_threads = among_threads()?;
+    let turn = || among_threads.then(turn::take_as_creator);
     let begun = turn();
-    let mut agreement = Agreement::start(comm, 0)?;
+    let mut agreement = Agreement::start(comm, word)?;
     drop(begun);
     loop {
         let looking = turn();
-        if agreement.test()?.is_some() {
-            return Ok(());
+        if let Some((_, agreed)) = agreement.test()? {
+            return Ok(agreed);
         }
         drop(looking);
         std::thread::yield_now();

@@ -44,6 +44,10 @@ mod real {
         // SAFETY: as above.
         unsafe { mpix::MPIX_Comm_revoke(comm) }
     }
+    pub unsafe fn is_revoked(comm: MPI_Comm, flag: &mut c_int) -> c_int {
+        // SAFETY: as above.
+        unsafe { mpix::MPIX_Comm_is_revoked(comm, flag) }
+    }
     pub unsafe fn shrink(comm: MPI_Comm, out: &mut MPI_Comm) -> c_int {
         // SAFETY: as above.
         unsafe { mpix::MPIX_Comm_shrink(comm, out) }
@@ -100,6 +104,10 @@ mod real {
         }
     }
     pub unsafe fn revoke(_comm: MPI_Comm) -> c_int {
+        SUCCESS
+    }
+    pub unsafe fn is_revoked(_comm: MPI_Comm, flag: &mut c_int) -> c_int {
+        *flag = 0;
         SUCCESS
     }
     pub unsafe fn shrink(comm: MPI_Comm, out: &mut MPI_Comm) -> c_int {

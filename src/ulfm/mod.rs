@@ -153,12 +153,19 @@ pub fn library_version() -> String {
 }
 
 impl Mpi {
-    /// Makes a private communicator of the survivors of `comm`. Collective over the survivors.
+    /// Makes a private communicator of the survivors of `comm`, or keeps `comm` itself; of its members all are taken for
+    /// survivors then. Collective over the survivors.
+    ///
+    /// # Errors
+    /// `Status::Argument` on all ranks if some keep `comm` and others do not, or it is to be kept and was revoked.
     ///
     /// # Safety
     ///
-    /// MPI is initialised and not finalised; `comm` is a live intra-communicator.
-    pub unsafe fn new(comm: MPI_Comm, ulfm: Ulfm) -> Result<Mpi> {
+    /// MPI is initialised and not finalised; `comm` is a live intra-communicator. If it is kept, it lives until the end, and
+    /// the caller does not use it.
+    pub unsafe fn new(comm: MPI_Comm, ulfm: Ulfm, keep: bool) -> Result<Mpi> {
+        const KEEP: u32 = 1;
+        const COPY: u32 = 2;
         let (mut rank, mut ranks): (c_int, c_int) = (0, 0);
         // SAFETY: the caller's contract.
         unsafe {
@@ -167,8 +174,22 @@ impl Mpi {
         }
         let everyone = Group::of(comm)?;
         let errors = ErrorsReturned::of(comm)?;
-        let own = Comm::survivors_of(comm, ulfm == Ulfm::On, c"ftsort")?;
-        drop(errors);
+        let wish = match keep {
+            true if comm::is_revoked(comm)? => 0,
+            true => KEEP,
+            false => COPY,
+        };
+        let own = match comm::agree_before_creation(comm, wish)? {
+            KEEP => Comm::of_caller(comm, errors)?,
+            COPY => Comm::survivors_of(comm, ulfm == Ulfm::On, c"ftsort")?,
+            _ => {
+                return Err(Error::new(
+                    Status::Argument,
+                    "config.keep_comm is not 0, but it is 0 on other ranks, or comm was revoked: set it to 0 on all \
+                     ranks, or on none",
+                ));
+            }
+        };
         let position = own.positions_of(&everyone, ranks as usize)?;
         Ok(Mpi {
             me: Rank(rank as u32),

@@ -19,5 +19,5 @@ int main(int argc, char **argv)
   MPI_Init(&argc, &argv);
   return MPIX_Comm_agree(comm, &flag) + MPIX_Comm_iagree(comm, &flag, &request) + MPIX_Comm_revoke(comm)
     + MPIX_Comm_shrink(comm, &comm) + MPIX_Comm_get_failed(comm, &group) + MPIX_Comm_failure_ack(comm)
-    + MPIX_Comm_failure_get_acked(comm, &group);
+    + MPIX_Comm_failure_get_acked(comm, &group) + MPIX_Comm_is_revoked(comm, &flag);
 }

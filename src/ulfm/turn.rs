@@ -24,19 +24,32 @@ pub type Turn = MutexGuard<'static, usize>;
 /// Waits for a turn of a thread with a group.
 pub fn take() -> Turn {
     let turn = CREATORS.try_lock().ok().filter(|creators| **creators == 0);
-    turn.unwrap_or_else(|| {
-        WAITING.fetch_add(1, Ordering::Relaxed);
-        let turn = take_as_monitor();
-        WAITING.fetch_sub(1, Ordering::Relaxed);
-        turn
-    })
+    turn.unwrap_or_else(|| before_monitors(take_as_monitor))
+}
+
+/// Waits for a turn of a thread that is about to create a communicator. It does not wait for other creations, because ranks
+/// may begin several of them in different orders.
+pub fn take_as_creator() -> Turn {
+    CREATORS
+        .try_lock()
+        .unwrap_or_else(|_| before_monitors(lock))
 }
 
 /// Waits for a turn of a monitor.
 pub fn take_as_monitor() -> Turn {
-    let turn = CREATORS.lock().unwrap_or_else(PoisonError::into_inner);
-    let turn = CREATED.wait_while(turn, |creators| *creators > 0);
+    let turn = CREATED.wait_while(lock(), |creators| *creators > 0);
     turn.unwrap_or_else(PoisonError::into_inner)
+}
+
+fn before_monitors(take: impl FnOnce() -> Turn) -> Turn {
+    WAITING.fetch_add(1, Ordering::Relaxed);
+    let turn = take();
+    WAITING.fetch_sub(1, Ordering::Relaxed);
+    turn
+}
+
+fn lock() -> Turn {
+    CREATORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether a thread with a group waits for its turn.
@@ -44,20 +57,20 @@ pub fn is_awaited() -> bool {
     WAITING.load(Ordering::Relaxed) > 0
 }
 
-/// The creation of a communicator. Several threads may create one at once, because ranks may do so in different orders.
+/// The creation of a communicator.
 pub struct Creation(());
 
 impl Creation {
     /// Waits for the end of the present turn. All survivors are about to create the communicator.
     pub fn begin() -> Creation {
-        *CREATORS.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *lock() += 1;
         Creation(())
     }
 }
 
 impl Drop for Creation {
     fn drop(&mut self) {
-        *CREATORS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *lock() -= 1;
         CREATED.notify_all();
     }
 }

@@ -46,7 +46,8 @@ fn trace_on(paper: &Paper, rank: Rank) -> Trace {
         place: Place::of("nowhere/at/all", FileOptions::default()),
         rank,
         file: Some(Box::new(paper.clone())),
-        listener: Settings::stopgap()
+        // SAFETY: NULL is allowed.
+        listener: unsafe { Settings::stopgap(std::ptr::null()) }
             .expect("the defaults are right")
             .listener,
         origin: 1e15,
@@ -254,7 +255,8 @@ fn a_write_error_is_logged_once_and_stops_the_trace() {
 
 #[test]
 fn a_file_that_cannot_be_created_is_an_invalid_argument() {
-    let listener = Settings::stopgap()
+    // SAFETY: NULL is allowed.
+    let listener = unsafe { Settings::stopgap(std::ptr::null()) }
         .expect("the defaults are right")
         .listener;
     let place = Place::of("/nowhere/at/all", FileOptions::default());

@@ -289,4 +289,5 @@ def make_config(callbacks: Callbacks, accept_no_ulfm: bool, options: Dict[str, A
         release_after_run=int(bool(options["release_after_run"])),
         parity=_number("parity", options["parity"], word),
         parity_group=_number("parity_group", options["parity_group"], word),
+        keep_comm=int(bool(options["keep_comm"])),
     )

@@ -39,7 +39,7 @@ class Group(NotCopied, Queries, ExternalSorts):
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm, optional
-        The ranks of the group; ``MPI.COMM_WORLD`` by default. It is copied and not changed.
+        The ranks of the group; ``MPI.COMM_WORLD`` by default. It is copied and not changed, unless `keep_comm` is true.
     store : {'memory', 'directory', 'none', 'reload', 'parity'}
         The redundancy that lets the survivors recover the data of a failed rank.
     replicas : int, optional
@@ -86,6 +86,9 @@ class Group(NotCopied, Queries, ExternalSorts):
         Whether the redundancy of an input is released at the end of each call.
     group_access : bool
         Whether the group of the user can read files of the store and of traces.
+    keep_comm : bool
+        Whether the group communicates on `comm` itself, so that ranks may fail in this call. Until the group is released,
+        `comm` must not be used or freed, and it returns errors.
     trace : path, optional
         The prefix of trace files.
     faults : str, optional
@@ -121,7 +124,7 @@ class Group(NotCopied, Queries, ExternalSorts):
                  reload: Optional[Callable[[int], Any]] = None, on_event: Optional[Callable[[Event], Any]] = None,
                  min_survivors: Optional[int] = None, spares: Optional[int] = None, release_after_run: bool = False,
                  group_access: bool = False, trace: Any = None, faults: Optional[str] = None,
-                 accept_no_ulfm: Optional[bool] = None) -> None:
+                 accept_no_ulfm: Optional[bool] = None, keep_comm: bool = False) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "comm")}
         from mpi4py import MPI
 
@@ -135,11 +138,13 @@ class Group(NotCopied, Queries, ExternalSorts):
         # A group of one rank needs no ULFM: no other rank can fail.
         accepted = comm.Get_size() == 1 if accept_no_ulfm is None else bool(accept_no_ulfm)
         handle, pointer = self._library.comm_type(comm.handle), c_void_p()
+        self._kept = comm if keep_comm else None
         try:
             config = make_config(self._callbacks, accepted, options)
         except Exception:
             # The other ranks are in this call already: an invalid member lets them return.
-            refused = _native.Config(struct_size=ctypes.sizeof(_native.Config), algorithm=-1)
+            refused = _native.Config(struct_size=ctypes.sizeof(_native.Config), algorithm=-1,
+                                     keep_comm=int(self._kept is not None))
             self._library.init(handle, byref(refused), byref(pointer))
             raise
         status = self._library.init(handle, byref(config), byref(pointer))

@@ -55,7 +55,7 @@ class Config(Structure):
                 ("reload", RELOAD_FN), ("on_event", EVENT_FN), ("on_log", LOG_FN), ("user", c_void_p),
                 ("checks", c_uint32), ("trace", c_char_p), ("store_sync", c_int32), ("group_access", c_int32),
                 ("spares", c_uint32), ("release_after_run", c_int32),
-                ("parity", c_uint32), ("parity_group", c_uint32)]
+                ("parity", c_uint32), ("parity_group", c_uint32), ("keep_comm", c_int32)]
 
 
 class Block(Structure):

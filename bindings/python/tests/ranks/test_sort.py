@@ -114,6 +114,17 @@ def test_configurations(options, shared_path):
         result.close()
 
 
+def test_kept_communicator():
+    parts = inputs("i4", count=400)
+    comm = MPI.COMM_WORLD.Dup()
+    for _ in range(3):
+        with ftsort.Group(comm, keep_comm=True) as group:
+            check(group.sort(parts[RANK]), expected(parts))
+    with pytest.raises(ftsort.ArgumentError):
+        ftsort.Group(comm, "memories", keep_comm=True)
+    comm.Free()
+
+
 def test_bitonic_merge():
     if SIZE & (SIZE - 1):
         pytest.skip("the algorithm needs a power of two")
