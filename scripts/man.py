@@ -223,6 +223,8 @@ def launcher_page(script):
     summary, _, rest = about.partition(". ") if ". " in about.split("\n")[0] else about.partition("\n")
     summary = re.sub(r"^ftsort-mpirun:\s*", "", summary)
     notes = re.findall(r"(?m)((?:^# [^\n]*\n)+)(?!#)", text[text.index(first) + len(first):])
+    # The settings are listed below.
+    notes = [note for note in notes if "ettings" not in note.split("\n")[0]]
     notes = [".PP\n" + words(header_api.joined(re.sub(r"(?m)^# ?", "", note))) for note in notes]
     variables = re.findall(r'export (\w+)="\$\{\1-([^}]*)\}"', text)
     pairs = [(f"\\fB{escaped(name)}\\fR", f"Default: {value}") for name, value in variables]
@@ -230,7 +232,8 @@ def launcher_page(script):
     return page("ftsort-mpirun", 1, short(summary), [
         ("SYNOPSIS", ["\\fBftsort\\-mpirun\\fR [\\fImpirun\\-option\\fR ...] \\fIprogram\\fR [\\fIargument\\fR ...]"]),
         ("DESCRIPTION", [*blocks(rest), *notes]),
-        ("ENVIRONMENT", [".PP", "A variable that is set already keeps its value.", *tagged(pairs)]),
+        ("ENVIRONMENT", [".PP", "A variable that is set already keeps its value. In an allocation of Slurm, SLURM_EXPORT_ENV "
+                         "and SLURM_OVERLAP are set.", *tagged(pairs)]),
         ("SEE ALSO", ["\\fBmpirun\\fR(1), \\fBftsort\\fR(3), \\fBftsort_prepare\\fR(3)"]),
     ])
 

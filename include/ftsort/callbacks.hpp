@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -34,7 +35,8 @@ class buffer {
   view<T> resize(std::size_t count)
   {
     static_assert(std::is_trivially_copyable_v<T>, "a buffer has elements of a trivially copyable type");
-    T *data = static_cast<T *>(ftsort_buffer_resize(native_, count * sizeof(T)));
+    const bool is_possible = count <= std::numeric_limits<std::size_t>::max() / sizeof(T);
+    T *data = is_possible ? static_cast<T *>(ftsort_buffer_resize(native_, count * sizeof(T))) : nullptr;
     if (data == nullptr) is_refused_ = true;
     return view<T>(data, data == nullptr ? 0 : count);
   }
@@ -103,7 +105,9 @@ int guarded(Body body) noexcept
 {
 #ifdef __cpp_exceptions
   try {
-    return body();
+    const int refused = body();
+    if (refused != 0) callback_text().clear();
+    return refused;
   } catch (const std::exception &thrown) {
     try {
       callback_text() = thrown.what();
@@ -112,6 +116,7 @@ int guarded(Body body) noexcept
     }
     return 1;
   } catch (...) {
+    callback_text().clear();
     return 1;
   }
 #else

@@ -115,13 +115,23 @@ class basic_group {
   {
     ftsort_record record = {};
     const ftsort_status status = ftsort_record_of_type(type, &record);
+    if (status == FTSORT_OK && record.record_bytes != sizeof(T))
+      return Policy::template refuse<order<T>>(
+          error(FTSORT_ERR_ARGUMENT, {}, "type has " + std::to_string(record.record_bytes) + " bytes, and T has " +
+                                             std::to_string(sizeof(T)) + ": pass the datatype of T"));
     return detail::finish<Policy>(nullptr, status, [&] { return order<T>::of_record(record); });
   }
 
-  /** Runs an algorithm on simulated ranks that fail (ftsort_rounds_simulate). [L] */
+  /** Runs an algorithm on simulated ranks that fail, with a state for each of them, or none if `algorithm.begin_all` is
+   * true (ftsort_rounds_simulate). [L] */
   static returned<sorted<std::byte>> simulate(const rounds &algorithm, const simulation &options,
                                               const std::vector<bytes> &states)
   {
+    const std::size_t count = options.ranks == 0 ? 4 : options.ranks;
+    if (!algorithm.begin_all && states.size() != count)
+      return Policy::template refuse<sorted<std::byte>>(
+          error(FTSORT_ERR_ARGUMENT, {}, "there are " + std::to_string(states.size()) + " states for " +
+                                             std::to_string(count) + " ranks: pass one state for each rank"));
     std::vector<const void *> data;
     std::vector<std::size_t> sizes;
     for (const bytes &state : states) {

@@ -27,7 +27,7 @@ constexpr ftsort_key number_key()
   if constexpr (std::is_enum_v<T>) {
     return number_key<std::underlying_type_t<T>>();
   } else if constexpr (std::is_floating_point_v<T>) {
-    static_assert(sizeof(T) <= 8, "long double has no order in ftsort: use double or a comparator");
+    static_assert(sizeof(T) <= 8, "long double has no order in ftsort: use double, or a lambda that compares");
     return sizeof(T) == 4 ? FTSORT_KEY_F32 : FTSORT_KEY_F64;
   } else {
     static_assert(std::is_integral_v<T> && sizeof(T) <= 8,
@@ -64,7 +64,7 @@ struct key_of<T[Size]> {
 };
 
 template <class T, std::size_t Size>
-struct key_of<std::array<T, Size>> : key_of<T[Size]> {};
+struct key_of<std::array<T, Size>> : key_of<std::remove_const_t<T>[Size]> {};
 
 /** Storage of which members have an address, for types without a default constructor too. */
 template <class T>
@@ -128,7 +128,7 @@ auto total_order(Number number)
 {
   using integer = std::conditional_t<sizeof(Number) == 4, std::int32_t, std::int64_t>;
   integer bits = 0;
-  static_assert(sizeof bits == sizeof number, "long double has no order in ftsort: use double or a comparator");
+  static_assert(sizeof bits == sizeof number, "long double has no order in ftsort: use double, or a lambda that compares");
   std::memcpy(&bits, &number, sizeof bits);
   return bits < 0 ? bits ^ std::numeric_limits<integer>::max() : bits;
 }

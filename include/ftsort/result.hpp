@@ -162,7 +162,12 @@ class sorted : public result<block<T>> {
     for (const block<T> &part : *this) count += part.size();
     std::vector<T> all;
     all.reserve(count);
-    for (const block<T> &part : *this) all.insert(all.end(), part.begin(), part.end());
+    for (const block<T> &part : *this) {
+      if constexpr (std::is_copy_assignable_v<T>)
+        all.insert(all.end(), part.begin(), part.end());
+      else
+        for (const T &one : part) all.push_back(one);
+    }
     return all;
   }
 

@@ -134,6 +134,7 @@ pub struct ftsort_external_stats {
 /// \param stats    receives figures, up to its `struct_size` (FTSORT_EXTERNAL_STATS_INIT); may be NULL
 /// \return FTSORT_OK, then the output is complete under its name; FTSORT_ERR_STORE if a file cannot be read or written, or
 ///         the source has changed; FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source;
+///         FTSORT_ERR_CORRUPT, with FTSORT_CHECK_DIGEST, if data changed in memory or in a message;
 ///         FTSORT_ERR_CALLBACK; FTSORT_ERR_ARGUMENT also if the state in `output`.ftsort is of another source or
 ///         record, or if a source has the name of a temporary file of `output` or of one of its parts; or a status of
 ///         "Collective calls". After an error no file is left, unless `resume` is set, the group is

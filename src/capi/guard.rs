@@ -13,6 +13,7 @@ pub fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
+// Exported functions may be called while a thread ends, and by atexit handlers, after the destructors of these variables.
 thread_local! {
     /// The text of the last error on this thread from a call without a group.
     static WITHOUT_GROUP: RefCell<CString> = RefCell::new(CString::default());
@@ -37,7 +38,7 @@ pub fn caught_silently<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let was_in_call = IN_CALL.replace(true);
     let result = caught(work);
     IN_CALL.set(was_in_call);
-    let place = PLACE.take();
+    let place = PLACE.try_with(RefCell::take).ok().flatten();
     result.map_err(|mut error| {
         if let (Status::Internal, Some(place)) = (error.status, place) {
             error.text = format!("{} ({place})", error.text);
@@ -52,11 +53,12 @@ fn keep_place(panic: &PanicHookInfo<'_>) -> bool {
     let is_in_call = IN_CALL.try_with(Cell::get).unwrap_or_default();
     if is_in_call {
         let place = panic.location().map(ToString::to_string);
-        PLACE.with(|kept| *kept.borrow_mut() = place);
+        let _ = PLACE.try_with(|kept| *kept.borrow_mut() = place);
+        return true;
     }
     // The threads of the library have such names.
     let thread = std::thread::current();
-    is_in_call || thread.name().is_some_and(|name| name.starts_with("ftsort"))
+    thread.name().is_some_and(|name| name.starts_with("ftsort"))
 }
 
 /// Runs a function that has no group, and stores the text of its error for this thread.
@@ -72,10 +74,11 @@ pub fn without_group(work: impl FnOnce() -> Result<()>) -> ftsort_status {
 
 /// Stores a text for `ftsort_last_error(NULL)` on this thread.
 pub fn keep_text(text: &str) {
-    WITHOUT_GROUP.set(c_text(text));
+    let _ = WITHOUT_GROUP.try_with(|kept| *kept.borrow_mut() = c_text(text));
 }
 
 /// Returns the stored text. The pointer is valid until the next call without a group fails on this thread.
 pub fn text_without_group() -> *const c_char {
-    WITHOUT_GROUP.with_borrow(|text| text.as_ptr())
+    let kept = WITHOUT_GROUP.try_with(|text| text.borrow().as_ptr());
+    kept.unwrap_or(c"".as_ptr())
 }

@@ -94,6 +94,7 @@ static void orders(const group &g)
   EXPECT(plain.native() == nullptr && plain.size() == 0);
   EXPECT(value(group::sort_on(MPI_COMM_WORLD, keys)).total() == static_cast<std::uint64_t>(ranks) * COUNT);
   const auto by_type = value(group::order_of_type<std::int32_t>(MPI_INT32_T));
+  EXPECT(group::order_of_type<double>(MPI_FLOAT).error().status() == FTSORT_ERR_ARGUMENT);
   EXPECT(value(g.sort(keys, by_type)).total() == static_cast<std::uint64_t>(ranks) * COUNT);
 }
 
@@ -192,6 +193,10 @@ static void converted_and_constant_keys(const group &g)
       const std::size_t place = block.offset + i, count = static_cast<std::size_t>(ranks);
       EXPECT(block[i].number == (place < count ? 3 : 1 + static_cast<int>((place - count) % 2)));
     }
+  std::size_t all = 0;
+  for (const auto &block : named) all += block.size();
+  EXPECT(named.dense().size() == all);
+  static_assert(ftsort::detail::key_of<std::array<const char, 4>>::key == FTSORT_KEY_TEXT);
 }
 
 /* Projections of floating-point numbers have the total order of IEEE 754, as numbers and members have. */
@@ -309,6 +314,9 @@ static void rounds(const group &g)
   const std::array<std::int64_t, 4> states = {1, 2, 3, 4};
   std::vector<ftsort::bytes> views;
   for (const std::int64_t &one : states) views.push_back({reinterpret_cast<const std::byte *>(&one), sizeof one});
+  views.pop_back();
+  EXPECT(group::simulate(sum, simulated, views).error().status() == FTSORT_ERR_ARGUMENT);
+  views.push_back({reinterpret_cast<const std::byte *>(&states[3]), sizeof states[3]});
   for (simulated.seed = 0; simulated.seed < 20; simulated.seed++)
     for (const auto &block : value(group::simulate(sum, simulated, views)))
       EXPECT(ftsort::elements<std::int64_t>(block)[0] == 10);
@@ -322,6 +330,11 @@ static void rounds(const group &g)
   };
   const auto refused = g.run(sum, state);
   EXPECT(!refused && refused.error().status() == FTSORT_ERR_CALLBACK);
+  sum.absorb = [](const ftsort_task &, ftsort::bytes, ftsort::buffer &next) {
+    const auto elements = next.resize<std::int64_t>(std::numeric_limits<std::size_t>::max() / 8 + 2);
+    EXPECT(elements.empty() && next.is_refused());
+  };
+  EXPECT(g.run(sum, state).error().status() == FTSORT_ERR_CALLBACK);
 }
 
 static void trees(const group &g)

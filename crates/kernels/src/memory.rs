@@ -12,6 +12,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -41,8 +42,10 @@ struct Account {
 }
 
 thread_local! {
-    /// The budget that is current for this thread. None: the budget of the process.
-    static CURRENT: RefCell<Option<MemoryBudget>> = const { RefCell::new(None) };
+    /// The budget that is current for this thread. None: the budget of the process. Without a destructor, so that it can be
+    /// used while the thread ends.
+    static CURRENT: RefCell<ManuallyDrop<Option<MemoryBudget>>> =
+        const { RefCell::new(ManuallyDrop::new(None)) };
 
     /// The number of nested calls of [`without_limit`] on this thread.
     static WITHOUT_LIMIT: Cell<u32> = const { Cell::new(0) };
@@ -59,9 +62,14 @@ pub struct ThreadBudget {
 impl ThreadBudget {
     /// Exchanges this state with that of the present thread.
     pub fn exchange(&mut self) {
-        self.current = CURRENT.replace(self.current.take());
+        self.current = exchange_current(self.current.take());
         self.without_limit = WITHOUT_LIMIT.replace(self.without_limit);
     }
+}
+
+/// Makes a budget current for this thread, and returns the one before.
+fn exchange_current(budget: Option<MemoryBudget>) -> Option<MemoryBudget> {
+    ManuallyDrop::into_inner(CURRENT.replace(ManuallyDrop::new(budget)))
 }
 
 /// Runs `work`. The buffers that it allocates on this thread are counted, but not limited.
@@ -92,7 +100,7 @@ pub struct EnteredBudget {
 
 impl Drop for EnteredBudget {
     fn drop(&mut self) {
-        CURRENT.set(self.before.take());
+        exchange_current(self.before.take());
     }
 }
 
@@ -117,18 +125,15 @@ impl MemoryBudget {
 
     /// Returns the budget that is current for this thread.
     pub fn current() -> MemoryBudget {
-        let entered = CURRENT.try_with(|current| current.borrow().clone());
-        entered
-            .ok()
-            .flatten()
-            .unwrap_or_else(MemoryBudget::of_process)
+        let entered = CURRENT.with_borrow(|current| Option::clone(current));
+        entered.unwrap_or_else(MemoryBudget::of_process)
     }
 
     /// Makes this budget current for the thread as long as the returned guard exists. Guards must be dropped in the
     /// opposite order of their creation.
     pub fn enter(&self) -> EnteredBudget {
         EnteredBudget {
-            before: CURRENT.replace(Some(self.clone())),
+            before: exchange_current(Some(self.clone())),
             _not_send: PhantomData,
         }
     }

@@ -58,7 +58,8 @@ class Group(NotCopied, Queries, ExternalSorts):
     dense : bool
         Whether every survivor receives one block, and the sizes differ by at most one element.
     memory_limit : int, optional
-        Bytes that blocks and messages may take in this process; the free memory by default.
+        Bytes that blocks and messages may take in this process; by default the free memory of the host, divided by its
+        surviving ranks.
     timeout : float, optional
         Seconds without a sign of life of a rank after which waiting calls raise `MpiError`; 60 by default;
         ``math.inf``: no limit.
