@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use crate::ulfm::leave;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// Settings of Open MPI without which survivors hang or crash, with the values that prevent it.
@@ -97,6 +98,8 @@ pub(crate) fn end_process(
             return Err(Error::new(Status::State, "MPI_Finalize may hang"));
         }
         release()?;
+        // Monitors of other groups end, and other threads wait.
+        leave();
         // SAFETY: MPI is initialised, because a group existed.
         unsafe { mpi_sys::MPI_Finalize() };
         Ok(())

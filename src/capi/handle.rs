@@ -4,7 +4,8 @@
 //! call is refused, so that it cannot change the group during the outer call.
 
 use std::ffi::{CStr, c_char};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use mpi_sys::MPI_Comm;
 
@@ -25,6 +26,9 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// the next one; on Linux the system takes them back when memory is short.
 pub struct Handle {
     group: Mutex<ftsort>,
+    /// Whether a call is using the group. A getter does not count as one, so that a collective call waits for it: it
+    /// would otherwise fail on this rank alone.
+    is_in_call: AtomicBool,
     /// The communicator that owns the group, if one does.
     pub(super) owner: Option<MPI_Comm>,
     /// Fixed for the life of the group, so that they can be read while it is busy.
@@ -47,11 +51,29 @@ impl Handle {
             dimension: members.cube().dimension(),
             owner,
             group: Mutex::new(group),
+            is_in_call: AtomicBool::new(false),
         })
     }
 
-    /// Returns the group, unless a call is using it.
+    /// Begins a call that uses the group, unless there is one.
+    fn begin(&self) -> Option<Call<'_>> {
+        if self.is_in_call.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // Panics are caught before the lock is released.
+        let group = self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Call {
+            group,
+            is_in_call: &self.is_in_call,
+        })
+    }
+
+    /// Returns the group to a getter, unless a call or another getter is using it.
     pub(super) fn acquire(&self) -> Option<MutexGuard<'_, ftsort>> {
+        // A call that begins does not compete with getters that are called again and again.
+        if self.is_in_call.load(Ordering::Relaxed) {
+            return None;
+        }
         match self.group.try_lock() {
             Ok(group) => Some(group),
             // Panics are caught before the lock is released.
@@ -75,6 +97,18 @@ impl Handle {
                 .into_inner()
                 .unwrap_or_else(|poisoned| poisoned.into_inner()),
         )
+    }
+}
+
+/// A call that uses a group.
+struct Call<'a> {
+    group: MutexGuard<'a, ftsort>,
+    is_in_call: &'a AtomicBool,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.is_in_call.store(false, Ordering::Release);
     }
 }
 
@@ -119,7 +153,14 @@ pub(super) fn on_group_locally(
     handle: *const Handle,
     work: impl FnOnce(&mut ftsort) -> Result<()>,
 ) -> ftsort_status {
-    on_any_group(handle, |group| {
+    // SAFETY: the exported functions demand NULL or a live group.
+    let Some(handle) = (unsafe { live(handle) }) else {
+        return Status::Argument as ftsort_status;
+    };
+    let Some(mut call) = handle.begin() else {
+        return Status::State as ftsort_status;
+    };
+    noted(&mut call.group, |group| {
         group.group.check_poison()?;
         work(group)
     })
@@ -131,14 +172,31 @@ pub(super) fn on_any_group(
     work: impl FnOnce(&mut ftsort) -> Result<()>,
 ) -> ftsort_status {
     // SAFETY: the exported functions demand NULL or a live group.
-    let Some(handle) = (unsafe { handle.as_ref() }) else {
-        keep_text("group is NULL: pass a group of ftsort_init or ftsort_group_of");
+    let Some(handle) = (unsafe { live(handle) }) else {
         return Status::Argument as ftsort_status;
     };
     let Some(mut group) = handle.acquire() else {
         return Status::State as ftsort_status;
     };
-    match caught_silently(|| work(&mut group)) {
+    noted(&mut group, work)
+}
+
+/// Returns the handle of a group, or None, with the text of the error, for NULL.
+///
+/// # Safety
+/// `handle` is NULL or live.
+unsafe fn live<'a>(handle: *const Handle) -> Option<&'a Handle> {
+    // SAFETY: this function's contract.
+    let handle = unsafe { handle.as_ref() };
+    if handle.is_none() {
+        keep_text("group is NULL: pass a group of ftsort_init or ftsort_group_of");
+    }
+    handle
+}
+
+/// Runs a function on a group, and keeps the text of its error.
+fn noted(group: &mut ftsort, work: impl FnOnce(&mut ftsort) -> Result<()>) -> ftsort_status {
+    match caught_silently(|| work(group)) {
         Ok(()) => Status::Ok as ftsort_status,
         Err(error) => {
             group.last_error = c_text(&error.to_string());

@@ -88,7 +88,7 @@ impl DatagramChannel {
             return Ok(());
         };
         let payload = Buffer::copy_of(&message)?;
-        let _turn = turn::take_as_monitor();
+        let _turn = turn::take_as_monitor()?;
         let mut still = Vec::new();
         for request in std::mem::take(&mut self.sending) {
             if self.requests.test(request)? == Look::Pending {
@@ -114,7 +114,7 @@ impl DatagramChannel {
             let Some((request, buffer)) = self.peers[index].awaited else {
                 continue;
             };
-            let turn = turn::take_as_monitor();
+            let turn = turn::take_as_monitor()?;
             let look = self.requests.test(request)?;
             drop(turn);
             match look {
@@ -136,7 +136,7 @@ impl DatagramChannel {
     fn listen(&mut self, index: usize) -> Result<()> {
         let place = self.peers[index].place;
         let buffer = self.requests.land(self.limit)?;
-        let _turn = turn::take_as_monitor();
+        let _turn = turn::take_as_monitor()?;
         let peer = Peer { place, tag: TAG };
         let range = 0..self.limit;
         let request = self.requests.receive(&self.comm, peer, buffer, range)?;

@@ -14,6 +14,7 @@ mod turn;
 pub use comm::check;
 pub use datagram::DatagramChannel;
 pub use ext::COMPILED_IN;
+pub use turn::leave;
 
 use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_int};

@@ -6,7 +6,10 @@
 //! other thread has a turn.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
+
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// Held during a turn. The number of threads that create a communicator.
 static CREATORS: Mutex<usize> = Mutex::new(0);
@@ -21,24 +24,51 @@ static WAITING: AtomicUsize = AtomicUsize::new(0);
 /// Ends a turn when dropped.
 pub type Turn = MutexGuard<'static, usize>;
 
+/// The thread that ends the process.
+static LEAVING: OnceLock<ThreadId> = OnceLock::new();
+
 /// Waits for a turn of a thread with a group.
 pub fn take() -> Turn {
     let turn = CREATORS.try_lock().ok().filter(|creators| **creators == 0);
-    turn.unwrap_or_else(|| before_monitors(take_as_monitor))
+    until_over(turn.unwrap_or_else(|| before_monitors(lock_after_creations)))
 }
 
 /// Waits for a turn of a thread that is about to create a communicator. It does not wait for other creations, because ranks
 /// may begin several of them in different orders.
 pub fn take_as_creator() -> Turn {
-    CREATORS
-        .try_lock()
-        .unwrap_or_else(|_| before_monitors(lock))
+    let turn = CREATORS.try_lock();
+    until_over(turn.unwrap_or_else(|_| before_monitors(lock)))
 }
 
-/// Waits for a turn of a monitor.
-pub fn take_as_monitor() -> Turn {
-    let turn = CREATED.wait_while(lock(), |creators| *creators > 0);
-    turn.unwrap_or_else(PoisonError::into_inner)
+/// Waits for a turn of a monitor. `Status::State` if the process ends.
+pub fn take_as_monitor() -> Result<Turn> {
+    let turn = lock_after_creations();
+    if is_over() {
+        return Err(Error::new(Status::State, "the process ends"));
+    }
+    Ok(turn)
+}
+
+/// Lets only this thread call MPI from now on, because it ends the process. Others that want a turn wait for the end.
+pub fn leave() {
+    let _ = LEAVING.set(thread::current().id());
+    drop(lock());
+}
+
+fn is_over() -> bool {
+    LEAVING
+        .get()
+        .is_some_and(|leaving| *leaving != thread::current().id())
+}
+
+fn until_over(turn: Turn) -> Turn {
+    if is_over() {
+        drop(turn);
+        loop {
+            thread::park();
+        }
+    }
+    turn
 }
 
 fn before_monitors(take: impl FnOnce() -> Turn) -> Turn {
@@ -46,6 +76,11 @@ fn before_monitors(take: impl FnOnce() -> Turn) -> Turn {
     let turn = take();
     WAITING.fetch_sub(1, Ordering::Relaxed);
     turn
+}
+
+fn lock_after_creations() -> Turn {
+    let turn = CREATED.wait_while(lock(), |creators| *creators > 0);
+    turn.unwrap_or_else(PoisonError::into_inner)
 }
 
 fn lock() -> Turn {

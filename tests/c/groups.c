@@ -1,7 +1,10 @@
 /* Tests several groups at once: on different communicators in turns, on a part of the ranks, and one for each of
  * several threads, while the main thread waits or makes further groups.
  *
- *   groups turns|part|relay|threads|creations [THREADS]      (under mpirun, 2 to 4 ranks)
+ *   groups turns|part|relay|threads|creations|getters|leave [THREADS]      (under mpirun, 2 to 4 ranks)
+ *
+ * getters: another thread asks a group about its ranks during calls
+ * leave:   the process ends by ftsort_leave although the monitor of another group has a thread
  *
  * Prints "groups: fine" on rank 0 if all results are right, and "groups: skipped" if MPI does not grant threads. */
 #include <pthread.h>
@@ -307,6 +310,45 @@ static void threads(int count, int creations)
   }
 }
 
+static volatile int is_over;
+
+static void *ask(void *group)
+{
+  while (!is_over) {
+    ftsort_stats stats = FTSORT_STATS_INIT;
+    (void)ftsort_is_failed((ftsort *)group, 0);
+    (void)ftsort_executor((ftsort *)group, 0);
+    (void)ftsort_get_stats((ftsort *)group, &stats);
+  }
+  return NULL;
+}
+
+static void getters(void)
+{
+  ftsort *group = group_of(MPI_COMM_WORLD, FTSORT_AUTO, FTSORT_STORE_MEMORY);
+  ftsort_result *result;
+  pthread_t thread;
+  uint32_t flags = 1, i;
+  EXPECT(pthread_create(&thread, NULL, ask, group) == 0);
+  for (i = 0; i < 200 && failures == 0; i++) {
+    EXPECT(ftsort_agree(group, &flags, NULL) == FTSORT_OK);
+    EXPECT(sort(group, i, &result) == FTSORT_OK);
+    EXPECT(is_right_everywhere(result, i, MPI_COMM_WORLD));
+    ftsort_result_free(result);
+  }
+  is_over = 1;
+  pthread_join(thread, NULL);
+  ftsort_free(group);
+}
+
+static void leave(void)
+{
+  ftsort *first = group_of(MPI_COMM_WORLD, FTSORT_AUTO, FTSORT_STORE_MEMORY);
+  watch(group_of(MPI_COMM_WORLD, FTSORT_AUTO, FTSORT_STORE_MEMORY));
+  if (failures == 0 && rank == 0) printf("groups: fine\n");
+  ftsort_leave(first, 0);
+}
+
 int main(int argc, char **argv)
 {
   int all = 0, wanted = MPI_THREAD_SINGLE, provided, creations;
@@ -314,19 +356,21 @@ int main(int argc, char **argv)
   creations = strcmp(argv[1], "creations") == 0 ? CREATIONS : 0;
   takes_turns = strcmp(argv[1], "relay") == 0;
   if (takes_turns) wanted = MPI_THREAD_SERIALIZED;
-  if (strcmp(argv[1], "threads") == 0 || creations) wanted = MPI_THREAD_MULTIPLE;
+  if (strcmp(argv[1], "threads") == 0 || strcmp(argv[1], "leave") == 0 || creations) wanted = MPI_THREAD_MULTIPLE;
   ftsort_prepare();
   MPI_Init_thread(&argc, &argv, wanted, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (strcmp(argv[1], "turns") == 0) turns();
   if (strcmp(argv[1], "part") == 0) part();
+  if (strcmp(argv[1], "getters") == 0) getters();
   if (wanted != MPI_THREAD_SINGLE) {
     if (provided < wanted) {
       if (rank == 0) printf("groups: skipped, MPI grants only thread level %d\n", provided);
       MPI_Finalize();
       return 77;
     }
+    if (strcmp(argv[1], "leave") == 0) leave();
     threads(argc > 2 ? atoi(argv[2]) : THREADS, creations);
   }
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -57,6 +57,8 @@ const PROGRAMS: &str = "
  all   | groups    | 4 | turns   | two groups in turns
  quick | groups    | 4 | creations 1 | groups are made while a monitor and another thread's group are at work
  all   | groups    | 4 | creations 3 | groups are made while monitors and the groups of three threads are at work
+ quick | groups    | 2 | getters | a thread asks a group about its ranks during its calls
+ quick | groups    | 3 | leave   | a process ends while the monitor of another group has a thread
  quick | groups    | 4 | part    | groups of a part of the ranks
  all   | groups    | 4 | relay   | a group for each thread, one after the other
  all   | groups    | 4 | threads | a group for each thread, all at once
