@@ -186,7 +186,7 @@ impl Mpi {
             _ => {
                 return Err(Error::new(
                     Status::Argument,
-                    "config.keep_comm is not 0, but it is 0 on other ranks, or comm was revoked: set it to 0 on all \
+                    "config.keep_comm differs between ranks, or is not 0 although comm was revoked: set it to 0 on all \
                      ranks, or on none",
                 ));
             }

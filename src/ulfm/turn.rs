@@ -5,9 +5,10 @@
 //! ranks, except the creation of a communicator, which begins when all survivors are ready for it, and during which no
 //! other thread has a turn.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{self, ThreadId};
+use std::thread;
 
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -24,8 +25,13 @@ static WAITING: AtomicUsize = AtomicUsize::new(0);
 /// Ends a turn when dropped.
 pub type Turn = MutexGuard<'static, usize>;
 
-/// The thread that ends the process.
-static LEAVING: OnceLock<ThreadId> = OnceLock::new();
+/// The thread that ends the process, as [`this_thread`] names it.
+static LEAVING: OnceLock<usize> = OnceLock::new();
+
+thread_local! {
+    /// Has an address of its own in each thread, until the very end of the thread.
+    static MARK: Cell<u8> = const { Cell::new(0) };
+}
 
 /// Waits for a turn of a thread with a group.
 pub fn take() -> Turn {
@@ -51,14 +57,18 @@ pub fn take_as_monitor() -> Result<Turn> {
 
 /// Lets only this thread call MPI from now on, because it ends the process. Others that want a turn wait for the end.
 pub fn leave() {
-    let _ = LEAVING.set(thread::current().id());
+    let _ = LEAVING.set(this_thread());
     drop(lock());
 }
 
 fn is_over() -> bool {
     LEAVING
         .get()
-        .is_some_and(|leaving| *leaving != thread::current().id())
+        .is_some_and(|leaving| *leaving != this_thread())
+}
+
+fn this_thread() -> usize {
+    MARK.with(|mark| mark.as_ptr().addr())
 }
 
 fn until_over(turn: Turn) -> Turn {

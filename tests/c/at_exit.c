@@ -1,9 +1,9 @@
 /* Tests calls at the end of a thread and of the process, when the variables of the thread are gone.
  *
- *   at_exit      (under mpirun, 2 ranks)
+ *   at_exit [leave]      (under mpirun, 2 ranks)
  *
  * A thread leaves a group to the destructor of a pthread key, and the main thread another one to an atexit handler, which
- * also calls MPI_Finalize. Prints "at_exit: fine" on rank 0 if all results are right, and "at_exit: skipped" if MPI does not
+ * also calls MPI_Finalize. With "leave", the handler finds MPI finalised by ftsort_leave. Prints "at_exit: fine" on rank 0 if all results are right, and "at_exit: skipped" if MPI does not
  * let a thread call it that is not the main thread. */
 #include <mpi.h>
 #include <pthread.h>
@@ -31,6 +31,15 @@ static void use_and_free(void *group)
   EXPECT(ftsort_agree(NULL, &refused, NULL) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_last_error(NULL) != NULL);
   ftsort_free((ftsort *)group);
+}
+
+/* After ftsort_leave. */
+static void free_the_last(void)
+{
+  size_t new_failures;
+  EXPECT(ftsort_fault_check(last, &new_failures) == FTSORT_ERR_STATE);
+  ftsort_free(last);
+  if (rank == 0) printf("at_exit: %s\n", failures == 0 ? "fine" : "NOT as documented");
 }
 
 static void end(void)
@@ -63,6 +72,13 @@ int main(int argc, char **argv)
     if (rank == 0) printf("at_exit: skipped, MPI grants only thread level %d\n", provided);
     MPI_Finalize();
     return 77;
+  }
+  if (argc > 1) {
+    ftsort *first;
+    EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &first) == FTSORT_OK);
+    EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &last) == FTSORT_OK);
+    EXPECT(atexit(free_the_last) == 0);
+    return ftsort_leave(first, 0);
   }
   EXPECT(atexit(end) == 0);
   EXPECT(pthread_key_create(&key, use_and_free) == 0);

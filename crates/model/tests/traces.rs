@@ -16,14 +16,16 @@ use ftsort_sim::StoreKind;
 use ftsort_sim::transport::{CollectiveCall, FailureMode, TraceEntry, TraceEvent};
 use ftsort_sim::trial::{Trial, TrialRange, draw, run};
 
-/// The marks in the flag word.
-const ON_A_STEP: u32 = 1 << 31;
-const ON_THE_FAILED_SET: u32 = 1 << 30;
+/// The lowest bits of a word in MPI, which tell whether it is right.
+const CHECK_BITS: u32 = 3;
+/// The marks in the rest of the word.
+const ON_A_STEP: u32 = 1 << 28;
+const ON_THE_FAILED_SET: u32 = 1 << 27;
 /// Set by a rank that did its part; the bits of errors begin two places higher.
 const COMPLETE: u32 = 1;
 const ERRORS: u32 = ((1 << Status::BY_GRAVITY.len()) - 1) << 2;
-/// The set in a proposal, for up to 14 ranks.
-const SET: u32 = (1 << 14) - 1;
+/// The set in a proposal, for up to 13 ranks.
+const SET: u32 = (1 << 13) - 1;
 /// The word of a rank to which the numbers of all messages have arrived; it has neither mark. The model has no messages:
 /// for it, such an agreement repeats the one on the failed set, unless all ranks have the numbers.
 const COUNTS_ARRIVED: u32 = ON_THE_FAILED_SET - 1;
@@ -98,7 +100,7 @@ impl Replay {
             TraceEvent::Enters {
                 call: CollectiveCall::Agree,
                 flag,
-            } => return self.enter(rank, *flag),
+            } => return self.enter(rank, *flag >> CHECK_BITS),
             TraceEvent::Agrees {
                 flag,
                 failure,
@@ -106,7 +108,7 @@ impl Replay {
                 recipients,
             } => {
                 let counted = self.everyone() & !mask(failed);
-                return self.agree(*flag, *failure, counted, recipients);
+                return self.agree(*flag >> CHECK_BITS, *failure, counted, recipients);
             }
             TraceEvent::Leaves {
                 call: CollectiveCall::Agree,
@@ -271,6 +273,8 @@ fn trial(seed: u64, mutant: Option<Mutant>) -> Trial {
     trial.repair = Repair::Agree;
     trial.quorum = 1;
     (trial.tree, trial.custom_loop) = (None, false);
+    // The model has the guarantees of ULFM.
+    trial.wrong_words = false;
     for failure in &mut trial.failures {
         failure.mode = FailureMode::Crash;
     }
