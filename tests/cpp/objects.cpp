@@ -193,9 +193,9 @@ static void converted_and_constant_keys(const group &g)
       const std::size_t place = block.offset + i, count = static_cast<std::size_t>(ranks);
       EXPECT(block[i].number == (place < count ? 3 : 1 + static_cast<int>((place - count) % 2)));
     }
-  std::size_t all = 0;
-  for (const auto &block : named) all += block.size();
-  EXPECT(named.dense().size() == all);
+  std::size_t count = 0;
+  for (const auto &block : named) count += block.size();
+  EXPECT(named.dense().size() == count);
   static_assert(ftsort::detail::key_of<std::array<const char, 4>>::key == FTSORT_KEY_TEXT);
 }
 
