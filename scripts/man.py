@@ -14,6 +14,7 @@ import shutil
 import textwrap
 
 import header_api
+import settings
 from header_api import ROOT
 
 CALLS = {
@@ -223,8 +224,7 @@ def launcher_page(script):
     summary, _, rest = about.partition(". ") if ". " in about.split("\n")[0] else about.partition("\n")
     summary = re.sub(r"^ftsort-mpirun:\s*", "", summary)
     notes = re.findall(r"(?m)((?:^# [^\n]*\n)+)(?!#)", text[text.index(first) + len(first):])
-    # The settings are listed below.
-    notes = [note for note in notes if "ettings" not in note.split("\n")[0]]
+    notes = [note for note in notes if note not in (settings.BEGIN, settings.END)]
     notes = [".PP\n" + words(header_api.joined(re.sub(r"(?m)^# ?", "", note))) for note in notes]
     variables = re.findall(r'export (\w+)="\$\{\1-([^}]*)\}"', text)
     pairs = [(f"\\fB{escaped(name)}\\fR", f"Default: {value}") for name, value in variables]

@@ -111,8 +111,7 @@ pub(crate) fn directory_store(directory: &Path, options: FileOptions) -> StoreCh
 /// A group of the processes of an MPI communicator, of which some may fail.
 ///
 /// It communicates on a private communicator and leaves that of the caller unchanged, except with
-/// [`Config::keep_comm`]. Its methods are those of
-/// [`ftsort_core::group::Group`], and those for MPI below.
+/// [`Config::keep_comm`]. Its methods are those of [`ftsort_core::group::Group`], and those for MPI below.
 pub struct Group {
     /// The monitor must end before the transport.
     monitor: Option<MonitorThread>,

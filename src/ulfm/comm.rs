@@ -128,12 +128,17 @@ impl Comm {
     /// It shrinks instead of duplicating, because shrinking is the one creation that succeeds on a
     /// communicator with failures.
     pub fn survivors_of(parent: MPI_Comm, ulfm: bool, name: &CStr) -> Result<Comm> {
-        // SAFETY: a constant of the MPI library.
-        let mut raw = unsafe { mpi_sys::RSMPI_COMM_NULL };
-        let among_threads = among_threads()?;
         if ulfm {
             agree_before_creation(parent, 0)?;
         }
+        Comm::create(parent, ulfm, name)
+    }
+
+    /// As [`Comm::survivors_of`], after [`agree_before_creation`].
+    pub fn create(parent: MPI_Comm, ulfm: bool, name: &CStr) -> Result<Comm> {
+        // SAFETY: a constant of the MPI library.
+        let mut raw = unsafe { mpi_sys::RSMPI_COMM_NULL };
+        let among_threads = among_threads()?;
         let creation = (ulfm && among_threads).then(Creation::begin);
         // SAFETY: `parent` is a live communicator by the contract of the callers.
         unsafe {

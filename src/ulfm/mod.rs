@@ -182,7 +182,7 @@ impl Mpi {
         };
         let own = match comm::agree_before_creation(comm, wish)? {
             KEEP => Comm::of_caller(comm, errors)?,
-            COPY => Comm::survivors_of(comm, ulfm == Ulfm::On, c"ftsort")?,
+            COPY => Comm::create(comm, ulfm == Ulfm::On, c"ftsort")?,
             _ => {
                 return Err(Error::new(
                     Status::Argument,
