@@ -138,7 +138,12 @@ impl<'a> Prepared<'a> {
     /// Copies a contribution in the form that a result has. `Status::Argument` if it cannot be merged.
     fn taken(&self, contribution: &[u8]) -> Result<Slice> {
         match (&self.operation, self.sorted()) {
-            (_, Some(sorted)) => sorted.check(contribution)?,
+            (_, Some(sorted)) => {
+                // The kernel needs the alignment of the copy.
+                let taken = copied(contribution)?;
+                sorted.check(&taken)?;
+                return Ok(taken);
+            }
             (MergeOperation::Numbers(numbers), _) => {
                 numbers.check(contribution)?;
                 if numbers.operation.is_logical() && !contribution.is_empty() {

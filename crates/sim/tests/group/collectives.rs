@@ -187,6 +187,36 @@ fn a_tree_merges_the_contributions_of_all_ranks() {
     }
 }
 
+/// A contribution may have any address, also an empty one.
+#[test]
+fn a_sorted_contribution_need_not_be_aligned() {
+    let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
+        let keys = [rank.0 as i32, 10].map(i32::to_ne_bytes);
+        let unaligned = [&[0], keys.as_flattened()].concat();
+        let merged = group.tree_merge(TreeMerge {
+            options: TreeOptions::default(),
+            operation: MergeOperation::Sorted {
+                layout: SortInput::of_keys::<i32>(&[]).layout,
+                ordered: false,
+            },
+            contribution: if rank == Rank(1) {
+                &[]
+            } else {
+                &unaligned[1..]
+            },
+        })?;
+        Ok(merged.map(|merged| merged.to_vec()))
+    });
+    let merged: Vec<Vec<u8>> = outcomes
+        .into_iter()
+        .filter_map(|merged| merged.expect("no rank fails").expect("no error"))
+        .collect();
+    assert_eq!(
+        merged,
+        [[0, 2, 10, 10].map(i32::to_ne_bytes).as_flattened()]
+    );
+}
+
 #[test]
 fn an_unsorted_contribution_is_refused() {
     let outcomes = play_group(2, 1, GroupConfig::default(), "", |rank, group| {
