@@ -57,6 +57,8 @@ pub struct Mpi {
     everyone: Group,
     ranks: usize,
     comm: Comm,
+    /// Whether the caller may use the communicator for another group later.
+    is_kept: bool,
     /// Communicators from before a shrink. Freeing one right after a recovery crashes survivors.
     retired: Vec<Comm>,
     /// The position of each rank in `comm`, if it has one.
@@ -197,6 +199,7 @@ impl Mpi {
             everyone,
             ranks: ranks as usize,
             comm: own,
+            is_kept: keep,
             retired: Vec::new(),
             position,
             faulty: false,
@@ -340,6 +343,10 @@ impl MpiApi for Mpi {
             self.ranks,
             Rank::all(self.ranks).filter(|rank| self.position[rank.index()].is_none()),
         )
+    }
+
+    fn is_reused(&self) -> bool {
+        self.is_kept
     }
 
     fn now(&self) -> f64 {

@@ -61,6 +61,11 @@ pub trait MpiApi: Liveness {
     /// The ranks that are not in the present communicator.
     fn absent(&self) -> RankSet;
 
+    /// Whether another transport may use the communicator after this one, and would receive messages that are left.
+    fn is_reused(&self) -> bool {
+        false
+    }
+
     /// Seconds since some fixed instant; monotonic.
     fn now(&self) -> f64;
 

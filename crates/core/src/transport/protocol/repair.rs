@@ -131,8 +131,9 @@ impl<F: MpiApi> Protocol<F> {
                 false => self.count_exchanges,
             }),
         };
-        // Up to here a rank exchanges control messages with all others directly, too.
-        if live.len() <= self.config.fan_out.pow(2) {
+        // Up to here a rank exchanges control messages with all others directly, too. A routed exchange that is given up
+        // leaves messages, whose numbers the next transport uses again.
+        if live.len() <= self.config.fan_out.pow(2) || exchange.mpi.is_reused() {
             return exchange.directly().map(Some);
         }
         let counts = exchange.routed(self.known_failures)?;
