@@ -16,9 +16,12 @@ use ftsort_kernels::kernel::Kernel;
 /// Inputs of at most this many bytes together are merged as a whole, which is faster than to look for cuts before.
 const MERGED_WHOLE: usize = 8 << 10;
 
-/// The number of samples divided by the numbers of nodes and runs. A sample is off by at most half of the records that it
-/// stands for in each run, which is 5 % of a node's share in all runs together, and mostly much less.
+/// The least number of samples divided by the numbers of nodes and runs. A sample is off by at most half of the records that
+/// it stands for in each run, which is 5 % of a node's share in all runs together, and mostly much less.
 const SAMPLES_PER_NODE_AND_RUN: usize = 10;
+
+/// A bound is exact if a sample is off by more than this part of a node's share. A block has two ends.
+const TOLERANCE: usize = 50;
 
 /// Returns the blocks of `nodes` in a sort of all inputs, which are sorted. The decisions are those of sample sort with
 /// cuts that give each node its share, and of the layout of the result.
@@ -87,6 +90,7 @@ impl Bounds {
         let total: usize = counts.clone().sum();
         let all: usize = shares.iter().sum();
         let places = shares.len() + 1;
+        let tolerance = total / shares.len().max(1) / TOLERANCE;
         let mut numbers = Vec::with_capacity(places * runs.len());
         numbers.resize(runs.len(), 0);
         let (mut before, mut last) = (0, 0);
@@ -98,8 +102,18 @@ impl Bounds {
             } else if target == total {
                 numbers.extend(counts.clone());
             } else {
-                let sample = samples.near(target, size);
-                push_bound_near(kernel, runs, sample, target, &mut numbers);
+                let place = numbers.len();
+                push_bound_near(
+                    kernel,
+                    runs,
+                    samples.near(target, size),
+                    target,
+                    &mut numbers,
+                );
+                let found: usize = numbers[place..].iter().sum();
+                if found.abs_diff(target) > tolerance {
+                    numbers[place..].copy_from_slice(&kernel.select(runs, target));
+                }
             }
             last = target;
         }
@@ -133,7 +147,7 @@ impl Samples {
         let size = kernel.record_bytes();
         let bytes: usize = runs.iter().map(|run| run.len()).sum();
         let most = SAMPLES_PER_NODE_AND_RUN * nodes * runs.len();
-        let weight = (bytes / size).div_ceil(most.max(1));
+        let weight = bytes / size / most.max(1);
         if bytes <= MERGED_WHOLE || weight <= 1 {
             let mut sorted = Buffer::unset(bytes)?;
             kernel.merge(runs, &mut sorted)?;
@@ -236,10 +250,7 @@ mod tests {
             let all: usize = shares.iter().sum();
             for (block, share) in made.blocks.iter().zip(&shares) {
                 let exact = expected.len() as f64 * *share as f64 / all as f64;
-                let runs = inputs.iter().filter(|input| !input.is_empty()).count().max(1);
-                let weight = expected.len().div_ceil(SAMPLES_PER_NODE_AND_RUN * nodes.len() * runs);
-                // A block has two ends.
-                let tolerance = 2.0 + (runs + 2) as f64 * weight as f64;
+                let tolerance = 2.0 + 2.0 * (expected.len() / nodes.len() / TOLERANCE) as f64;
                 prop_assert!((block.bytes() as f64 / 4.0 - exact).abs() <= tolerance);
             }
             for (node, block) in nodes.iter().zip(&made.blocks) {
