@@ -10,8 +10,9 @@ use super::pool::{TASKS_PER_THREAD, current_threads, install, map_parallel};
 use crate::buffer::Buffer;
 use crate::error::Result;
 
-/// The size of a piece in bytes. The piece and its scratch space fit a second-level cache.
-const PIECE_BYTES: usize = 1 << 18;
+/// The size of a piece in bytes. The piece and its scratch space fit a second-level cache. No thread is needed for a smaller
+/// output.
+pub const PIECE_BYTES: usize = 1 << 18;
 
 /// The least number of records in a piece for each run, so that cutting the runs takes little time.
 const RECORDS_PER_RUN: usize = 1 << 9;
@@ -64,7 +65,8 @@ pub fn merge(
             out.copy_from_slice(only);
             Ok(())
         }
-        (_, Some(pool)) if out.len() / size > least => install(pool, || {
+        // Another thread that merges the whole output saves nothing.
+        (_, Some(pool)) if out.len() / size >= 2 * least => install(pool, || {
             let tasks = current_threads() * TASKS_PER_THREAD;
             let share = (out.len() / size).div_ceil(tasks).max(least);
             let shares = cut_into_shares(order, &runs, share).into_iter();

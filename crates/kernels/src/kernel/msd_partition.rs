@@ -32,7 +32,7 @@ const LARGEST_UNDIVIDED: usize = if cfg!(feature = "testing") {
 };
 
 /// The smallest number of records that several threads sort.
-const LEAST_SHARED: usize = 1 << 17;
+pub const LEAST_SHARED: usize = 1 << 17;
 
 /// Records are partitioned into at most 2^11 parts at a time.
 const PARTITION_BITS: u32 = 11;

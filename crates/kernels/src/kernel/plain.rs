@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::cut::{Order, select};
-use super::merge::{FAR_BYTES, Merge, merge, merge_tree, merge_tree_by};
+use super::merge::{FAR_BYTES, Merge, PIECE_BYTES, merge, merge_tree, merge_tree_by};
 use super::pair::Destination;
 use super::pool::{ThreadPool, current_threads, install, map_parallel};
 use super::{Kernel, Visitor, count, radix, vector};
@@ -19,8 +19,8 @@ use crate::error::Result;
 use crate::record::{PlainKey, Sign, Word};
 use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned, try_cast_slice};
 
-/// The smallest number of records that several threads sort.
-const LEAST_SHARED: usize = 1 << 16;
+/// The smallest number of records that several threads sort: twice as many as a part of one thread has.
+const LEAST_SHARED: usize = 2 * vector::LEAST_OF_THREAD;
 
 /// Runs of at most this many bytes on average are not merged but sorted again, with vector instructions. Of 8 or 16 runs
 /// of this size, one takes as long as the other; of shorter runs, a merge takes longer.
@@ -143,8 +143,7 @@ impl<T: PlainKey> Plain<T> {
 
     /// Sorts records, without a check whether they are sorted.
     fn sort_all(&self, records: &mut [T]) {
-        let is_shared = records.len() >= LEAST_SHARED;
-        let pool = is_shared.then(|| self.pool.rayon_pool()).flatten();
+        let pool = self.pool.if_large(records.len() >= LEAST_SHARED);
         if count::is_worth_it::<T>(records.len()) {
             return count::sort(records, pool.as_deref());
         }
@@ -376,7 +375,8 @@ impl<T: PlainKey> Kernel for Plain<T> {
 
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()> {
         if !are_short::<T>(runs, out.len()) {
-            return merge(&self.numbers, runs, out, self.pool.rayon_pool().as_deref());
+            let pool = self.pool.if_large(out.len() >= PIECE_BYTES);
+            return merge(&self.numbers, runs, out, pool.as_deref());
         }
         let mut rest = &mut *out;
         for run in runs {

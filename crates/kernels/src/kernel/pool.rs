@@ -103,6 +103,12 @@ impl ThreadPool {
         pool.started.clone()
     }
 
+    /// As [`ThreadPool::rayon_pool`], for work that is large enough for several threads; otherwise None, and no thread is
+    /// started.
+    pub fn if_large(&self, is_large: bool) -> Option<Arc<rayon::ThreadPool>> {
+        is_large.then(|| self.rayon_pool()).flatten()
+    }
+
     /// Returns the number of threads; 1 if the caller works alone.
     pub fn thread_count(&self) -> usize {
         self.rayon_pool()

@@ -6,10 +6,11 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::cut::{Order, select};
 use super::keyed::Keyed;
-use super::merge::{Merge, merge, merge_tree_by};
+use super::merge::{Merge, PIECE_BYTES, merge, merge_tree_by};
 use super::pair::Destination;
 use super::pool::ThreadPool;
 use super::prefix::{Composed, PREFIX_BYTES, Prefix, Prefixes, Reader};
@@ -37,6 +38,12 @@ impl Records {
             layout: layout.clone(),
             key_range: layout.key_range().unwrap_or(0..layout.record_bytes()),
         }
+    }
+
+    /// The threads for a partition of this many bytes, if it is large enough for several.
+    fn pool_for(&self, bytes: usize) -> Option<Arc<rayon::ThreadPool>> {
+        let least = msd_partition::LEAST_SHARED;
+        self.pool.if_large(bytes / self.record_bytes() >= least)
     }
 
     /// Runs `work` and catches a panic: the sort of the standard library panics with a comparator that is not a total
@@ -134,7 +141,7 @@ impl Kernel for Records {
             return Buffer::copy_of(records);
         }
         let mut copy = Buffer::unset(records.len())?;
-        let pool = self.pool.rayon_pool();
+        let pool = self.pool_for(records.len());
         let borders = msd_partition::copy(&self.order, pool.as_deref(), records, &mut copy, visit);
         copy.set_borders(borders);
         Ok(copy)
@@ -144,7 +151,7 @@ impl Kernel for Records {
         if self.sort_if_monotonic(records) {
             return Ok(());
         }
-        let pool = self.pool.rayon_pool();
+        let pool = self.pool_for(records.len());
         self.catching_panics(|| msd_partition::sort(&self.order, pool.as_deref(), records, &[]))
     }
 
@@ -155,7 +162,7 @@ impl Kernel for Records {
         if borders.is_empty() {
             return self.sort_part(block);
         }
-        let pool = self.pool.rayon_pool();
+        let pool = self.pool_for(block.len());
         self.catching_panics(|| msd_partition::sort(&self.order, pool.as_deref(), block, &borders))
     }
 
@@ -183,7 +190,7 @@ impl Kernel for Records {
     }
 
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()> {
-        let pool = self.pool.rayon_pool();
+        let pool = self.pool.if_large(out.len() >= PIECE_BYTES);
         self.catching_panics(|| merge(&self.order, runs, out, pool.as_deref()))
     }
 

@@ -86,13 +86,22 @@ fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, depth_lim
     }
 }
 
+/// The smallest number of words that are divided among threads is above this.
+pub const LEAST_OF_THREAD: usize = 1 << 16;
+
 /// Divides words until there are enough parts for the threads of the pool that the caller's thread belongs to, and
 /// sorts each part with `sort`.
 pub fn sort_on_threads<W: Word>(words: &mut [W], sign: Sign, sort: &(dyn Fn(&mut [W]) + Sync)) {
-    const LEAST: usize = 1 << 16;
     let least = words.len() / (TASKS_PER_THREAD * current_threads());
     let depth_limit = depth_limit(words.len());
-    sort_parts_at(level(), words, sign, least.max(LEAST), depth_limit, sort);
+    sort_parts_at(
+        level(),
+        words,
+        sign,
+        least.max(LEAST_OF_THREAD),
+        depth_limit,
+        sort,
+    );
 }
 
 /// Sorts both parts of divided words at the same time, until a part has at most `least` words.
