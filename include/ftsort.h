@@ -174,7 +174,7 @@ typedef struct ftsort_record {
   void *user;                   /**< Passed to `compare` and never read. */
   const ftsort_key_part *parts; /**< FTSORT_KEY_LIST only: `part_count` keys, borrowed for the call. */
   size_t part_count;            /**< The number of keys at `parts`: 1 to 64 for FTSORT_KEY_LIST, otherwise 0. */
-  uint64_t type_id;             /**< The number of the type on all ranks, such as a hash of its name; 0: none. */
+  uint64_t type_id;             /**< A number of the type and the order of `compare` on all ranks; 0: none. */
 } ftsort_record;
 
 /* A plain number: ftsort_record record = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64); */

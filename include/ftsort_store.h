@@ -160,7 +160,7 @@ ftsort_status ftsort_set_algorithm(ftsort *group, int32_t algorithm, int32_t piv
  * The blocks are the stored states of their nodes, as of ftsort_store_commit: ftsort_result_recover takes them from
  * there for as long as they are stored, ftsort_store_clear discards them, and a group stores one result at a time.
  *
- * \param record  as for ftsort_run
+ * \param record  as for ftsort_run; with `compare`, `type_id` must be a number for this order
  * \param data    as for ftsort_run
  * \param count   as for ftsort_run
  * \param result  as for ftsort_run

@@ -93,7 +93,7 @@ pub struct ftsort_record {
     pub parts: *const ftsort_key_part,
     /// The number of keys at `parts`: 1 to 64 for FTSORT_KEY_LIST, otherwise 0.
     pub part_count: usize,
-    /// The number of the type on all ranks, such as a hash of its name; 0: none.
+    /// A number of the type and the order of `compare` on all ranks; 0: none.
     pub type_id: u64,
 }
 

@@ -208,7 +208,7 @@ pub unsafe extern "C" fn ftsort_store_clear(group: *mut Handle) -> ftsort_status
 /// The blocks are the stored states of their nodes, as of ftsort_store_commit: ftsort_result_recover takes them from there
 /// for as long as they are stored, ftsort_store_clear discards them, and a group stores one result at a time.
 ///
-/// \param record  as for ftsort_run
+/// \param record  as for ftsort_run; with `compare`, `type_id` must be a number for this order
 /// \param data    as for ftsort_run
 /// \param count   as for ftsort_run
 /// \param result  as for ftsort_run

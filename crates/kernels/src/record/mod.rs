@@ -20,7 +20,7 @@ pub use check::check_part_count;
 pub use kind::{KeyKind, KeyPart, PartFields};
 pub use numbers::{Descending, PlainKey, Sign, Word};
 
-use crate::error::Result;
+use crate::error::{Error, Result, Status};
 
 /// The largest size of a record in bytes. Samples, cuts and digest keys are a few times as large as a record; they must
 /// fit into memory on ranks without any record, too.
@@ -165,6 +165,17 @@ impl Layout {
     #[must_use]
     pub fn with_type_id(self, type_id: u64) -> Layout {
         Layout { type_id, ..self }
+    }
+
+    /// `Status::Argument` if the order is that of a comparator without a number, so that another job could not tell it from
+    /// another order.
+    pub fn check_known_order(&self) -> Result<()> {
+        if self.kind != KeyKind::Compare || self.type_id != 0 {
+            return Ok(());
+        }
+        let text = "record.type_id is 0 with a comparator, which a later job could not tell from another one: set it to a \
+                    number for this order, or choose another key";
+        Err(Error::new(Status::Argument, text))
     }
 
     /// Returns the size of a record in bytes.
