@@ -29,6 +29,7 @@
 struct job {
   const char *input, *output;
   char part[4096];
+  char state[4096]; /* of an external sort into the same output */
   ftsort_record record;
   ftsort_config config;
   ftsort_external files; /* of a sort that does not fit into memory */
@@ -75,6 +76,7 @@ static void read_options(int argc, char **argv, struct job *job)
   job->input = argv[arg];
   job->output = argv[arg + 1];
   snprintf(job->part, sizeof job->part, "%s.part", job->output);
+  snprintf(job->state, sizeof job->state, "%s.ftsort", job->output);
   job->record.struct_size = sizeof job->record;
   job->record.record_bytes = sizes[type];
   job->record.key = FTSORT_KEY_I32 + type;
@@ -276,8 +278,10 @@ int main(int argc, char **argv)
   /* The executor of node 0 renames the file. If it fails meanwhile, the next executor does it. An external sort has
    * renamed its output. */
   for (failures = 1; fine && failures > 0;) {
-    if (in_memory && ftsort_executor(job.group, 0) == job.self && access(job.part, F_OK) == 0)
+    if (in_memory && ftsort_executor(job.group, 0) == job.self && access(job.part, F_OK) == 0) {
+      unlink(job.state); /* with --resume it would say that the present output is complete */
       fine = truncate(job.part, info.st_size) == 0 && rename(job.part, job.output) == 0;
+    }
     if (ftsort_agree(job.group, &fine, &failures) != FTSORT_OK) fine = 0;
   }
   if (fine && job.progress.rank == lowest_survivor(&job))

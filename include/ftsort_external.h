@@ -41,8 +41,8 @@ typedef struct ftsort_external {
   const char *const *sources;
   size_t source_count;   /**< The number of files in `sources`. */
   /** The path of the sorted file, in a directory that all ranks can write; the same name on all ranks. An existing
-   * file is replaced at the end; a pipe, a device or a directory is refused. It has the mode 0600. NULL with
-   * `write`. */
+   * file is replaced at the end; a pipe, a device or a directory is refused. It has the mode 0600. One job at a
+   * time may write an output. NULL with `write`. */
   const char *output;
   /** The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source,
    * and at most twice as many with little memory. They may be local to the host. NULL: the directory of `output`.
@@ -54,10 +54,12 @@ typedef struct ftsort_external {
   size_t memory_bytes;
   /** Not 0: continues an earlier sort of the same source into `output` that ended before it was complete, with any
    * number of ranks, or starts a new one if there is none. The state stays in the file `output`.ftsort for a later
-   * call, which returns at once if the sort is complete. The same on all ranks; not with `write`. */
+   * call, which returns at once if the sort is complete. A program that replaces `output` removes that file. A
+   * comparator needs `ftsort_record.type_id`. The same on all ranks; not with `write`. */
   int32_t resume;
   /** Not 0: waits for the storage before a batch is committed, so that a sort can be resumed after a host has lost
-   * its power. */
+   * its power; without it `resume` must not be used after a loss of power. A sort always waits if `output` is one
+   * of `sources`. */
   int32_t sync;
   ftsort_read_fn read;   /**< See `ftsort_read_fn`; in place of `sources`. */
   uint64_t bytes;        /**< The size of the source in bytes, with `read`. */
@@ -111,12 +113,12 @@ typedef struct ftsort_external_stats {
  * \param files    source, output and scratch directories
  * \param stats    receives figures, up to its `struct_size` (FTSORT_EXTERNAL_STATS_INIT); may be NULL
  * \return FTSORT_OK, then the output is complete under its name; FTSORT_ERR_STORE if a file cannot be read or
- *         written, or the source has changed; FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source;
- *         FTSORT_ERR_CORRUPT, with FTSORT_CHECK_DIGEST, if data changed in memory or in a message;
- *         FTSORT_ERR_CALLBACK; FTSORT_ERR_ARGUMENT also if the state in `output`.ftsort is of another source or
- *         record, or if a source has the name of a temporary file of `output` or of one of its parts; or a status
- *         of "Collective calls". After an error no file is left, unless `resume` is set, the group is poisoned, or
- *         a file of the output has its name already (docs/external.md)
+ *         written, the source has changed, or another job has begun to write the output; FTSORT_ERR_MEMORY if
+ *         `memory_bytes` is too small for the source; FTSORT_ERR_CORRUPT, with FTSORT_CHECK_DIGEST, if data changed
+ *         in memory or in a message; FTSORT_ERR_CALLBACK; FTSORT_ERR_ARGUMENT also if the state in `output`.ftsort
+ *         is of another source or record, or if a source has the name of a temporary file of `output` or of one of
+ *         its parts; or a status of "Collective calls". After an error no file is left, unless `resume` is set, the
+ *         group is poisoned, or a file of the output has its name already (docs/external.md)
  */
 ftsort_status ftsort_external_sort(ftsort *group, const ftsort_record *record, const ftsort_external *files,
                                    ftsort_external_stats *stats);

@@ -102,12 +102,14 @@ impl Source for FileSource {
         files.sum()
     }
 
-    /// The sizes and the times of the last changes.
+    /// The sizes, the times of the last changes, and the numbers by which the file system tells files apart, which are the
+    /// same on all hosts. Times alone do not tell files apart that were made from an archive.
     fn identity(&self) -> Result<u64> {
         let mut hasher = XxHash3_64::new();
         for file in self.files.iter() {
             let metadata = file.metadata()?;
-            (metadata.len(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
+            let time = (metadata.mtime(), metadata.mtime_nsec());
+            (metadata.len(), time, metadata.ino()).hash(&mut hasher);
         }
         Ok(hasher.finish())
     }
@@ -169,10 +171,14 @@ impl Directories {
         self.disks().places(source, output)
     }
 
-    /// The files, with transfers in the background.
-    pub fn in_background(self, mut source: FileSource) -> Result<ExternalFiles> {
+    /// The files, with transfers in the background. `name`: that of the output. If it is a file of the source, no loss of
+    /// power may leave less than that file or a complete output: the output is synced before it replaces the source.
+    pub fn in_background(mut self, mut source: FileSource, name: &str) -> Result<ExternalFiles> {
+        source.output = Some(self.output.clone());
+        if source.beside_output(&|found| found == name).is_some() {
+            self.options.sync = true;
+        }
         let disks = self.disks();
-        source.output = Some(self.output);
         ExternalFiles::in_background(move || disks.places(Box::new(source.clone()), None))
     }
 
@@ -271,6 +277,47 @@ mod tests {
             assert_eq!(found, Some(path.display().to_string()));
             assert_eq!(source.beside_output(&|_| false), None);
         }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_source_that_is_replaced_is_synced() {
+        let folder = std::env::temp_dir().join(format!("ftsort-replaced-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("x");
+        std::fs::write(&path, b"").unwrap();
+        let is_synced = |name: &str| {
+            let directories = Directories {
+                scratch: Vec::new(),
+                output: folder.clone(),
+                options: FileOptions::default(),
+            };
+            let source = FileSource::open(std::slice::from_ref(&path), 0).unwrap();
+            let mut files = directories.in_background(source, name).unwrap();
+            // Only a sync finds that there is no such file.
+            files.places.output.sync("absent").is_err()
+        };
+        assert!(is_synced("x"));
+        assert!(!is_synced("y"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn files_of_equal_size_and_time_differ() {
+        let folder = std::env::temp_dir().join(format!("ftsort-equal-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let paths = [folder.join("a"), folder.join("b")];
+        for path in &paths {
+            std::fs::write(path, b"1234").unwrap();
+            let file = File::options().write(true).open(path).unwrap();
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+                .unwrap();
+        }
+        let identity = |paths: &[PathBuf]| FileSource::open(paths, 0).unwrap().identity().unwrap();
+        assert_ne!(identity(&paths[..1]), identity(&paths[1..]));
+        let turned = [paths[1].clone(), paths[0].clone()];
+        assert_ne!(identity(&paths), identity(&turned));
+        assert_eq!(identity(&paths), identity(&paths));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -57,7 +57,8 @@ pub struct ftsort_external {
     /// The number of files in `sources`.
     pub source_count: usize,
     /// The path of the sorted file, in a directory that all ranks can write; the same name on all ranks. An existing file is
-    /// replaced at the end; a pipe, a device or a directory is refused. It has the mode 0600. NULL with `write`.
+    /// replaced at the end; a pipe, a device or a directory is refused. It has the mode 0600. One job at a time may write an
+    /// output. NULL with `write`.
     pub output: *const c_char,
     /// The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source, and
     /// at most twice as many with little memory. They may be local to the host. NULL: the directory of `output`.
@@ -69,10 +70,12 @@ pub struct ftsort_external {
     pub memory_bytes: usize,
     /// Not 0: continues an earlier sort of the same source into `output` that ended before it was complete, with any number
     /// of ranks, or starts a new one if there is none. The state stays in the file `output`.ftsort for a later call, which
-    /// returns at once if the sort is complete. The same on all ranks; not with `write`.
+    /// returns at once if the sort is complete. A program that replaces `output` removes that file. A comparator needs
+    /// `ftsort_record.type_id`. The same on all ranks; not with `write`.
     pub resume: i32,
     /// Not 0: waits for the storage before a batch is committed, so that a sort can be resumed after a host has lost its
-    /// power.
+    /// power; without it `resume` must not be used after a loss of power. A sort always waits if `output` is one of
+    /// `sources`.
     pub sync: i32,
     /// See `ftsort_read_fn`; in place of `sources`.
     pub read: ftsort_read_fn,
@@ -132,8 +135,8 @@ pub struct ftsort_external_stats {
 /// \param record   the layout of the records, the same on all ranks; as for ftsort_run, but `stable` must be 0
 /// \param files    source, output and scratch directories
 /// \param stats    receives figures, up to its `struct_size` (FTSORT_EXTERNAL_STATS_INIT); may be NULL
-/// \return FTSORT_OK, then the output is complete under its name; FTSORT_ERR_STORE if a file cannot be read or written, or
-///         the source has changed; FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source;
+/// \return FTSORT_OK, then the output is complete under its name; FTSORT_ERR_STORE if a file cannot be read or written,
+///         the source has changed, or another job has begun to write the output; FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source;
 ///         FTSORT_ERR_CORRUPT, with FTSORT_CHECK_DIGEST, if data changed in memory or in a message;
 ///         FTSORT_ERR_CALLBACK; FTSORT_ERR_ARGUMENT also if the state in `output`.ftsort is of another source or
 ///         record, or if a source has the name of a temporary file of `output` or of one of its parts; or a status of
@@ -320,7 +323,7 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
     });
     let files = match (given.read, write) {
         (None, None) => {
-            directories.in_background(FileSource::open(&sources, given.source_offset)?)?
+            directories.in_background(FileSource::open(&sources, given.source_offset)?, name)?
         }
         (None, write) => {
             let source = Box::new(FileSource::open(&sources, given.source_offset)?);

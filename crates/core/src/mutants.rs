@@ -99,6 +99,8 @@ mutants! {
     NamedFilesRemoved,
     /// A job that cannot read the manifest of an external sort begins anew.
     UnreadableStateIgnored,
+    /// An external sort replaces the manifest of another job.
+    OtherJobIgnored,
     /// An external sort removes its manifest before its runs.
     ManifestRemovedBeforeRuns,
     /// A job that resumes an external sort looks for the first file of the output alone.

@@ -31,6 +31,8 @@ struct StoredFile {
     writer: Rank,
     /// Whether the content is on stable storage.
     is_synced: bool,
+    /// The content as of the last sync.
+    synced: Vec<u8>,
     /// Whether the name is on stable storage.
     is_name_synced: bool,
     /// The file that had the name before, and has it again if the new one is lost.
@@ -96,9 +98,12 @@ impl SharedDirectory {
             }
             if !file.is_synced && chance(2) == 0 {
                 let length = file.content.len() as u64;
-                file.content.truncate(chance(length) as usize);
+                let kept = (chance(length) as usize).max(file.synced.len());
+                file.content.truncate(kept);
+                file.content[..file.synced.len()].copy_from_slice(&file.synced);
             }
             (file.is_synced, file.is_name_synced) = (true, true);
+            file.synced.clone_from(&file.content);
             return;
         }
     }
@@ -175,6 +180,7 @@ impl Files for InMemoryDirectory {
                 content: bytes.to_vec(),
                 writer: self.handle.rank(),
                 is_synced: false,
+                synced: Vec::new(),
                 is_name_synced: false,
                 replaced: None,
             };
@@ -223,6 +229,7 @@ impl Files for InMemoryDirectory {
         let files = &mut self.shared.borrow_mut().files;
         let file = files.get_mut(name).ok_or(ErrorKind::NotFound)?;
         file.is_synced = true;
+        file.synced.clone_from(&file.content);
         self.step(SimStep::Synced)
     }
 

@@ -78,8 +78,8 @@ impl Geometry {
             Some(geometry).filter(Geometry::is_computable)
         };
         let with_block = |geometry: Geometry| {
-            let chunks = u32::try_from(geometry.chunks()).ok()?;
-            let block = block_records(share, record_bytes, chunks.into())?;
+            u32::try_from(geometry.chunks()).ok()?;
+            let block = block_records(share, record_bytes, geometry.most_runs())?;
             Some((geometry, block))
         };
         let two_passes = with_pieces(1).and_then(with_block);
@@ -111,7 +111,7 @@ impl Geometry {
     /// The least number of bytes that a rank must be able to sort at once to resume a sort with runs in blocks of
     /// `block` records.
     pub fn least_share(&self, record_bytes: usize, block: u64) -> u64 {
-        let blocks = self.chunks().saturating_mul(block);
+        let blocks = self.most_runs().saturating_mul(block);
         // As many pieces as records in a piece.
         let most = self.most_records();
         let root = most.isqrt();
@@ -123,6 +123,11 @@ impl Geometry {
     pub fn chunks(&self) -> u64 {
         let series = self.stripe * self.stripes * self.series;
         self.records.div_ceil(series) * self.series
+    }
+
+    /// The number of runs is at most this: a chunk without records has none.
+    fn most_runs(&self) -> u64 {
+        self.chunks().min(self.records)
     }
 
     /// The ranges of records of a chunk, in ascending order.

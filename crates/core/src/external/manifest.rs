@@ -6,7 +6,7 @@ use crate::sort::pivot::Cut;
 use crate::wire::{Reader, Writer};
 
 /// The first bytes of a manifest; the last one is the version of the format.
-const MAGIC: [u8; 8] = *b"ftsext\0\x02";
+const MAGIC: [u8; 8] = *b"ftsext\0\x03";
 
 /// The identity of the data of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +28,10 @@ pub struct Identity {
 /// The committed state of an external sort.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The number of the job, which its runs have.
+    /// The number of the job, which its runs have. A job that resumes another one has its number.
     pub job: u64,
+    /// The number of the call that wrote the manifest.
+    pub writer: u64,
     /// The data.
     pub identity: Identity,
     /// The chunks of the source.
@@ -56,6 +58,7 @@ impl Manifest {
         let identity = &self.identity;
         out.bytes(&MAGIC)
             .u64(self.job)
+            .u64(self.writer)
             .u64(identity.layout)
             .u64(identity.record_bytes as u64)
             .u64(identity.bytes)
@@ -78,7 +81,7 @@ impl Manifest {
         if fields.bytes(MAGIC.len())? != MAGIC {
             return None;
         }
-        let job = fields.u64()?;
+        let (job, writer) = (fields.u64()?, fields.u64()?);
         let identity = Identity {
             layout: fields.u64()?,
             record_bytes: usize::try_from(fields.u64()?).ok()?,
@@ -100,6 +103,7 @@ impl Manifest {
             && geometry.records.checked_mul(record_bytes) == Some(identity.bytes);
         is_valid.then_some(Manifest {
             job,
+            writer,
             identity,
             geometry,
             block,
@@ -159,6 +163,7 @@ mod tests {
     fn manifest(records: u64, done: u64, cut: Cut) -> Manifest {
         Manifest {
             job: 5,
+            writer: 8,
             identity: Identity {
                 layout: 9,
                 record_bytes: 3,

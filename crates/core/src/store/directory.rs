@@ -54,8 +54,13 @@ pub trait Files {
     /// Creates a file under the name `draft`, and renames it to `name` as soon as it is complete and, if files are to
     /// survive the loss of this host, synced. Replaces a file of that name.
     fn replace(&mut self, draft: &str, name: &str, parts: &[&[u8]]) -> io::Result<()> {
-        let synced = !mutant(Mutant::SyncLeftOut);
         self.write(draft, parts)?;
+        self.complete(draft, name)
+    }
+
+    /// Renames a complete file, synced if files are to survive the loss of this host. Replaces a file of the new name.
+    fn complete(&mut self, draft: &str, name: &str) -> io::Result<()> {
+        let synced = !mutant(Mutant::SyncLeftOut);
         if synced {
             self.sync(draft)?;
         }

@@ -222,7 +222,9 @@ impl SimState {
 
     /// Whether the rank still runs, which includes ranks that were reported as failed too early.
     pub fn is_running(&self, rank: Rank) -> bool {
-        !self.closed && self.processes[rank.index()].status != ProcessStatus::Failed
+        // A file may have been written by a rank of an earlier job with more ranks.
+        let process = self.processes.get(rank.index());
+        !self.closed && process.is_some_and(|process| process.status != ProcessStatus::Failed)
     }
 
     /// Whether the rank has not failed, as an omniscient observer sees it.

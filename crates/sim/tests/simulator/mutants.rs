@@ -213,7 +213,7 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 /// Found in agreements.rs, because a trial has no wrong results of one rank alone.
 const OF_ONE_RANK: Mutant = Mutant::MixedAgreementsUsed;
 
-const IN_GROUPS: [Mutant; 60] = [
+const IN_GROUPS: [Mutant; 61] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -229,6 +229,7 @@ const IN_GROUPS: [Mutant; 60] = [
     Mutant::InputOfSurvivorGivenUp,
     Mutant::StayingPiecesNotChecked,
     Mutant::UnreadableStateIgnored,
+    Mutant::OtherJobIgnored,
     Mutant::ManifestRemovedBeforeRuns,
     Mutant::StatesAfterClearUsed,
     Mutant::InitialStatesNotReloaded,

@@ -35,6 +35,12 @@ pub(super) struct ExternalJob {
     pub output: OutputParts,
     /// The number of runs that this rank could not read back.
     losses: usize,
+    /// The writers of the manifests that this call continues.
+    pub before: Vec<u64>,
+    /// All ranks know that this call has written its first manifest.
+    pub is_begun: bool,
+    /// This rank has found that another job writes the output.
+    pub is_replaced: bool,
 }
 
 impl ExternalJob {
@@ -68,6 +74,9 @@ impl ExternalJob {
             resume,
             output: OutputParts::new(&output, &manifest.identity),
             losses: 0,
+            before: Vec::new(),
+            is_begun: false,
+            is_replaced: false,
             manifest,
         }
     }
@@ -201,9 +210,18 @@ impl ExternalJob {
         let text = format!(
             "{} runs could not be read back from {}: use another scratch directory",
             self.losses,
-            self.files.places.scratch[0].place()
+            self.scratch_places()
         );
         Err(Error::new(Status::Store, text))
+    }
+
+    /// The scratch directories for error texts.
+    pub fn scratch_places(&self) -> String {
+        let places = self.files.places.scratch.iter();
+        places
+            .map(|files| files.place())
+            .collect::<Vec<_>>()
+            .join(" or ")
     }
 
     /// Proposes the end of the next batch.

@@ -243,7 +243,7 @@ impl ExternalJob {
         }
         let text = format!(
             "parts of chunk {chunk} could not be read back from {} in {ATTEMPTS} attempts: use another scratch directory",
-            self.files.places.scratch[0].place()
+            self.scratch_places()
         );
         Err(Error::new(Status::Store, text))
     }

@@ -28,7 +28,7 @@ use super::config::{agree_on_equal, hash_of};
 use super::input::{InputOrigin, Prepared};
 use super::{Group, JobKind, Sorted};
 use crate::engine::reported_by_all;
-use crate::external::manifest::Manifest;
+use crate::external::manifest::{Identity, Manifest};
 use crate::external::parts::{OutputParts, manifest_name};
 use crate::external::places::{ExternalFiles, Transfer};
 use crate::external::run::first_cut;
@@ -145,12 +145,15 @@ impl<T: Transport> Group<T> {
         if matches!(sorted, Err(error) if error.status.sets_apart() || job.resume) {
             return Ok(());
         }
-        job.remove_runs();
+        // A job that continues this one may use the runs.
+        if !job.is_replaced {
+            job.remove_runs();
+        }
         if job.resume {
             return Ok(());
         }
         // All ranks have removed their runs, and have looked for names, before the manifest is removed.
-        let removes = sorted.is_ok() || !job.is_named();
+        let removes = sorted.is_ok() || !(job.is_named() || job.is_replaced);
         let agreed = self.on_engine(|engine| engine.all_or_none_with(Ok(()), removes))?;
         match sorted {
             Ok(()) => self.on_writer(|| {
@@ -173,6 +176,9 @@ impl<T: Transport> Group<T> {
                 let text =
                     "FTSORT_BITONIC_MERGE sorts bitonic sequences, and an external sort has none";
                 return Err(Error::new(Status::Argument, text));
+            }
+            if sort.resume {
+                sort.layout.check_known_order()?;
             }
             check_source_names(&sort)?;
             let identity = identity_of(&sort)?;
@@ -197,12 +203,13 @@ impl<T: Transport> Group<T> {
             .iter()
             .filter_map(|(_, share)| share[..].try_into().ok());
         let share = shares.map(usize::from_le_bytes).min().unwrap_or(share);
-        let left = self.shared_manifest(&sort)?;
-        let job = self.draw_seed();
+        let (left, writers) = self.shared_manifest(&sort)?;
+        let writer = self.draw_seed();
         let fresh = || {
             let (geometry, block) = geometry(&identity, share, self.members.executing().len())?;
             Ok(Manifest {
-                job,
+                job: writer,
+                writer,
                 identity,
                 geometry,
                 block,
@@ -213,12 +220,21 @@ impl<T: Transport> Group<T> {
         };
         let manifest = match left {
             Some(left) if sort.resume => match left.identity.difference(&identity) {
-                None => left,
+                None => Manifest { writer, ..left },
                 Some(difference) => {
-                    let text = format!(
-                        "{} is the state of another sort, with {difference}: remove it, or do not resume",
-                        manifest_name(&sort.output)
-                    );
+                    let name = manifest_name(&sort.output);
+                    let source = |of: &Identity| (of.bytes, of.source);
+                    let text = if left.is_written() && source(&left.identity) != source(&identity) {
+                        // The output may have replaced a source, which must not be sorted into it again.
+                        format!(
+                            "{name} is the state of a sort that is complete, with {difference}: unless the output has \
+                             replaced its source, remove it to sort the present source"
+                        )
+                    } else {
+                        format!(
+                            "{name} is the state of another sort, with {difference}: remove it, or do not resume"
+                        )
+                    };
                     return Err(Error::new(Status::Argument, text));
                 }
             },
@@ -252,6 +268,7 @@ impl<T: Transport> Group<T> {
             return Err(Error::new(Status::Memory, text));
         }
         let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
+        job.before = writers;
         self.find_runs(&mut job);
         job.stats.resumed_runs = job.held.len() as u64;
         Ok(job)
@@ -265,8 +282,9 @@ impl<T: Transport> Group<T> {
         }
     }
 
-    /// The state that an earlier job has left; the same on all ranks. Collective.
-    fn shared_manifest(&mut self, sort: &ExternalSort) -> Result<Option<Manifest>> {
+    /// The state that an earlier job has left, and the writers of all manifests that ranks see; the same on all ranks.
+    /// Collective.
+    fn shared_manifest(&mut self, sort: &ExternalSort) -> Result<(Option<Manifest>, Vec<u64>)> {
         let (mine, error) = match left_manifest(sort) {
             Ok(mine) => (mine, None),
             // A sort that is not resumed begins anew.
@@ -289,8 +307,13 @@ impl<T: Transport> Group<T> {
             let length = fields.u64()?;
             Manifest::decode(fields.rest().get(..length as usize)?)
         });
+        let manifests: Vec<Manifest> = manifests.collect();
+        let writers = manifests.iter().map(|manifest| manifest.writer).collect();
         // A rank may see an older version.
-        Ok(manifests.max_by_key(|manifest| (manifest.done, manifest.is_finished)))
+        let newest = manifests
+            .into_iter()
+            .max_by_key(|manifest| (manifest.done, manifest.is_finished));
+        Ok((newest, writers))
     }
 
     /// Returns the value if all ranks have one. Collective.
@@ -331,6 +354,7 @@ impl<T: Transport> Group<T> {
             let known = self.known_failures();
             if !job.manifest.is_written() {
                 self.on_writer(|| job.ensure_output().and_then(|()| job.write_manifest()))?;
+                job.is_begun = true;
                 if !self.find_or_make_runs(job)? {
                     continue;
                 }

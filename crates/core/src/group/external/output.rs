@@ -63,21 +63,62 @@ impl ExternalJob {
         Ok(())
     }
 
-    /// Writes the manifest.
+    /// Writes the manifest. `Status::Store` if another job has begun to write the same output.
     pub fn write_manifest(&mut self) -> Result<()> {
         let name = manifest_name(self.output.name());
         let draft = draft_name(&name);
         let bytes = self.manifest.encode();
         let files = &mut self.files.places.output;
-        let _ = files.remove(&draft);
+        let failed = |files: &dyn Files, name, error| refusal("write", files, name, &error);
+        match files.remove(&draft) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(refusal("remove", &**files, &draft, &error));
+            }
+            _ => {}
+        }
         files
-            .replace(&draft, &name, &[&bytes])
-            .map_err(|error| refusal("write", &**files, &name, &error))
+            .write(&draft, &[&bytes])
+            .map_err(|error| failed(&**files, &draft, error))?;
+        // After a change of the directory a client of a network file system sees names as they are.
+        self.check_writer()
+            .inspect_err(|_| self.remove_manifest_draft())?;
+        let files = &mut self.files.places.output;
+        files
+            .complete(&draft, &name)
+            .map_err(|error| failed(&**files, &name, error))
+    }
+
+    /// `Status::Store` if the manifest is that of another job, or was removed by one.
+    fn check_writer(&mut self) -> Result<()> {
+        let name = manifest_name(self.output.name());
+        let files = &*self.files.places.output;
+        if found(files, &draft_name(&name))?.is_none() {
+            // The output is in no files, of which another job could write some.
+            return Ok(());
+        }
+        let found = read_manifest(files, &name)?;
+        let is_expected = found.map_or(!self.is_begun, |found| self.is_known_writer(found.writer));
+        if is_expected || mutant(Mutant::OtherJobIgnored) {
+            return Ok(());
+        }
+        self.is_replaced = true;
+        let text = format!(
+            "another job has replaced {}/{name}: one job at a time may write an output",
+            self.files.places.output.place()
+        );
+        Err(Error::new(Status::Store, text))
+    }
+
+    /// Whether this call or one that it continues wrote a manifest.
+    fn is_known_writer(&self, writer: u64) -> bool {
+        writer == self.manifest.writer || self.before.contains(&writer)
     }
 
     /// Gives the files of the output their names, if another rank has not done so. Then the manifest of a sort that may
     /// be resumed states that the sort is finished.
     pub fn finish_output(&mut self) -> Result<()> {
+        // Another job may write the files of these names.
+        self.write_manifest()?;
         self.name_output()?;
         self.manifest.is_finished = true;
         if self.resume {
@@ -89,9 +130,13 @@ impl ExternalJob {
         Ok(())
     }
 
-    /// Removes the manifest. Until then a later job knows the runs.
+    /// Removes the manifest, unless it is that of another job. Until then a later job knows the runs.
     pub fn remove_manifest(&mut self) {
         let manifest = manifest_name(self.output.name());
+        match read_manifest(&*self.files.places.output, &manifest) {
+            Ok(Some(found)) if !self.is_known_writer(found.writer) => return,
+            _ => {}
+        }
         let _ = self.files.places.output.remove(&manifest);
         self.remove_manifest_draft();
     }
@@ -100,6 +145,13 @@ impl ExternalJob {
         let files = &mut self.files.places.output;
         for part in self.output.all() {
             let (name, draft) = (self.output.name_of(part), self.output.draft_of(part));
+            // An earlier job may not have synced its batches.
+            match files.sync(&draft) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(refusal("sync", &**files, &draft, &error));
+                }
+                _ => {}
+            }
             let renamed = match files.rename(&draft, &name) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     if mutant(Mutant::NamedFileEndsNaming) {
@@ -111,8 +163,10 @@ impl ExternalJob {
             };
             renamed.map_err(|error| refusal("write", &**files, &name, &error))?;
         }
-        let synced = files.sync_names();
-        synced.map_err(|error| refusal("sync", &**files, self.output.name(), &error))
+        files.sync_names().map_err(|error| {
+            let text = format!("cannot sync the directory {}: {error}", files.place());
+            Error::new(Status::Store, text)
+        })
     }
 
     /// Removes the temporary file of a manifest that a killed process has left.
@@ -217,13 +271,7 @@ pub(super) fn identity_of(sort: &ExternalSort) -> Result<Identity> {
 pub(super) fn left_manifest(sort: &ExternalSort) -> Result<Option<Manifest>> {
     let files = &*sort.files.places.output;
     let name = manifest_name(&sort.output);
-    let Some((_, mut content)) = found(files, &name)? else {
-        return Ok(None);
-    };
-    let mut bytes = Vec::new();
-    let read = content.read_to_end(&mut bytes);
-    read.map_err(|error| refusal("read", files, &name, &error))?;
-    let Some(manifest) = Manifest::decode(&bytes) else {
+    let Some(manifest) = read_manifest(files, &name)? else {
         return Ok(None);
     };
     let output = OutputParts::new(&sort.output, &manifest.identity);
@@ -247,6 +295,17 @@ pub(super) fn left_manifest(sort: &ExternalSort) -> Result<Option<Manifest>> {
         }
     }
     Ok(Some(manifest))
+}
+
+/// Returns the manifest of this name; None if there is none, or if it is damaged.
+fn read_manifest(files: &dyn Files, name: &str) -> Result<Option<Manifest>> {
+    let Some((_, mut content)) = found(files, name)? else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    let read = content.read_to_end(&mut bytes);
+    read.map_err(|error| refusal("read", files, name, &error))?;
+    Ok(Manifest::decode(&bytes))
 }
 
 /// The size and the content of a file; None if there is none.

@@ -5,6 +5,7 @@ mod parts;
 mod pieces;
 mod random;
 mod refused;
+mod replaced;
 mod resumed;
 
 use std::cell::{Cell, RefCell};
@@ -60,6 +61,7 @@ struct World {
     memory: Cell<usize>,
     /// The number of files of the output of the next job; 0: one without a number.
     parts: Cell<u64>,
+    model: FileModel,
 }
 
 /// Records with many equal keys, and numbers that tell them apart.
@@ -79,7 +81,18 @@ impl World {
             scratch: (0..8).map(|_| SharedFiles::default()).collect(),
             memory: Cell::new(MEMORY),
             parts: Cell::new(0),
+            model: FileModel::default(),
         }
+    }
+
+    /// The same files, which the ranks sync.
+    fn synced(self) -> World {
+        let model = FileModel {
+            damage: false,
+            power: false,
+            sync: true,
+        };
+        World { model, ..self }
     }
 
     /// Files of jobs with other memory.
@@ -97,9 +110,8 @@ impl World {
     }
 
     fn files(&self, rank: Rank, handle: &RankHandle) -> ExternalFiles {
-        let open = |shared: &SharedFiles| {
-            Box::new(InMemoryDirectory::new(shared, handle, FileModel::default()))
-        };
+        let open =
+            |shared: &SharedFiles| Box::new(InMemoryDirectory::new(shared, handle, self.model));
         ExternalFiles::at_once(Places {
             source: Box::new(MemorySource(Rc::clone(&self.source))),
             scratch: vec![open(&self.scratch[rank.index()])],

@@ -1,7 +1,10 @@
 //! Refused memory, refused accesses to files, and wrong arguments of external sorts.
 
+use std::cmp::Ordering;
+
 use super::*;
 use crate::refusals::Limited;
+use ftsort_kernels::record::Comparator;
 
 #[test]
 fn refused_memory_and_files_are_agreed_on() {
@@ -149,6 +152,35 @@ fn wrong_arguments_are_agreed_on() {
         let error = outcomes[0].as_ref().unwrap().as_ref().unwrap_err();
         assert!(error.text.contains(text), "{error}");
         assert!(world.output.borrow().names().is_empty());
+    }
+}
+
+/// A later job could not tell a comparator from another one, unless it has a number.
+#[test]
+fn a_comparator_is_not_resumed_without_a_number() {
+    let layout = |type_id| {
+        let compare: fn(&[u8], &[u8]) -> Ordering = |one, other| other.cmp(one);
+        let fields = Fields {
+            record_bytes: RECORD_BYTES,
+            key: KeyKind::Compare as i32,
+            compare: Some(Comparator::new(compare)),
+            ..Fields::default()
+        };
+        Layout::new(fields).expect("a layout").with_type_id(type_id)
+    };
+    for (resume, type_id, status) in [
+        (false, 0, Status::Ok),
+        (true, 0, Status::Argument),
+        (true, 5, Status::Ok),
+    ] {
+        let world = World::new(143);
+        let outcomes = try_job(&world, 2, (1, &[]), move |group, rank, handle, world| {
+            group.external_sort(ExternalSort {
+                layout: layout(type_id),
+                ..sort_of(world, rank, handle, resume)
+            })
+        });
+        assert_eq!(statuses(&outcomes.unwrap()), [Some(status); 2]);
     }
 }
 
