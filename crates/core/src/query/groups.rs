@@ -462,6 +462,25 @@ mod tests {
         assert_eq!((summary.records, summary.groups > 0), (20, true));
     }
 
+    /// Numbers of each kind are widened with their sign.
+    #[test]
+    fn sums_have_the_sign_of_their_numbers() {
+        let sum = |kind, number: &[u8]| {
+            let sum = Aggregate::new(Aggregation::Sum, kind, 0, number.len()).unwrap();
+            sum.of(&[number, number].concat(), number.len()) as i64
+        };
+        assert_eq!(sum(KeyKind::I8, &(-3_i8).to_ne_bytes()), -6);
+        assert_eq!(sum(KeyKind::I16, &(-3_i16).to_ne_bytes()), -6);
+        assert_eq!(sum(KeyKind::I32, &(-3_i32).to_ne_bytes()), -6);
+        assert_eq!(sum(KeyKind::I64, &(-3_i64).to_ne_bytes()), -6);
+        assert_eq!(sum(KeyKind::U8, &[253]), 506);
+        assert_eq!(sum(KeyKind::U16, &(u16::MAX - 2).to_ne_bytes()), 2 * 65533);
+        assert_eq!(
+            sum(KeyKind::U32, &(u32::MAX - 2).to_ne_bytes()),
+            2 * ((1 << 32) - 3)
+        );
+    }
+
     type Row = (Vec<u8>, u64, i64, i32, f32, f64);
 
     fn rows(columns: &[Slice]) -> Vec<Row> {

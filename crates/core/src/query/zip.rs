@@ -232,6 +232,13 @@ mod tests {
     }
 
     #[test]
+    fn positions_have_eight_bytes_if_the_last_one_needs_them() {
+        let with = |counts: [u64; 2]| Zip::with_positions(2, 0..2, counts.into_iter());
+        assert_eq!(with([1 << 31, 1 << 31]).value_bytes(), 4);
+        assert_eq!(with([1 << 31, (1 << 31) + 1]).value_bytes(), 8);
+    }
+
+    #[test]
     fn arrays_of_different_lengths_are_refused() {
         let zip = Zip::new(4, 0..4, Values::Given(2));
         let error = zip.zip(Rank(0), &[0; 8], &[0; 3]).unwrap_err();

@@ -237,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn the_last_groups_with_files_are_kept() {
+        let groups: Vec<u64> = (0..MOST_LEFT as u64 + 9).collect();
+        let manifest = StatesManifest {
+            series: Series { group: 1, sort: 1 },
+            version_id: VersionId::INPUT,
+            nodes: 1,
+            left: groups.clone(),
+        };
+        let decoded = StatesManifest::decode(&manifest.encode()).unwrap();
+        assert_eq!(decoded.left, groups[9..]);
+    }
+
+    #[test]
     fn names_cannot_leave_the_directory() {
         let open = |name: &str| {
             let disk = Disk::new(&std::env::temp_dir(), FileOptions::default());

@@ -1,0 +1,154 @@
+//! Options that must be the same on all ranks or in later jobs, and options with an effect that no failure shows.
+
+use std::cmp::Ordering;
+
+use super::named::World;
+use super::*;
+use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions};
+use ftsort_core::rounds::bytes;
+use ftsort_core::tree::run::choose::TreeRequest;
+use ftsort_kernels::record::Comparator;
+
+/// The sum of all bytes, by rounds with other properties on rank 1.
+struct Limited(usize, bool);
+
+impl Rounds for Limited {
+    fn absorb(&self, task: &Task<'_>, _: Slice) -> Result<Slice> {
+        Ok(task.state.clone())
+    }
+
+    fn share_limit(&self) -> usize {
+        self.0
+    }
+
+    fn inits_all(&self) -> bool {
+        self.1
+    }
+
+    fn init(&self, _: Node) -> Result<Slice> {
+        bytes(&[0])
+    }
+}
+
+#[test]
+fn rounds_with_other_properties_on_a_rank_are_refused() {
+    for other in [Limited(8, false), Limited(16, true)] {
+        let other = Rc::new(other);
+        let outcomes = play_group(2, 1, GroupConfig::default(), "", move |rank, group| {
+            let usual = Limited(16, false);
+            let rounds = if rank == Rank(1) { &*other } else { &usual };
+            group.run_rounds(rounds, &[1]).map(drop)
+        });
+        assert_eq!(statuses(&outcomes), [Some(Status::Argument); 2]);
+    }
+}
+
+/// A refused layout has not been agreed on.
+#[test]
+fn arrays_of_other_types_are_refused_again() {
+    let outcomes = play_group(2, 1, GroupConfig::default(), "", |rank, group| {
+        for _ in 0..2 {
+            let sorted = match rank {
+                Rank(1) => group.sort_many(vec![SortInput::of_keys(&[2_u32, 1])]),
+                _ => group.sort_many(vec![SortInput::of_keys(&[2_i32, 1])]),
+            };
+            assert_eq!(refusal(sorted.map(drop))?.status, Status::Argument);
+        }
+        Ok(())
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Ok); 2]);
+}
+
+/// A result without the order of equal keys is not that of a stable sort.
+#[test]
+fn a_stable_sort_does_not_find_another_result() {
+    let world = World::default();
+    let outcomes = world.job(2, (1, &[]), |rank, group, _| {
+        group.open_states("result")?;
+        group
+            .sort_stored(SortInput::of_keys(&keys(rank)))
+            .map(drop)?;
+        let mine = keys(rank);
+        let stable = SortInput {
+            stable: true,
+            ..SortInput::of_keys(&mine)
+        };
+        Err::<(), _>(refusal(group.sort_stored(stable).map(drop))?)
+    });
+    assert_eq!(statuses(&outcomes.unwrap()), [Some(Status::Argument); 2]);
+}
+
+/// A comparator sees the records as they were passed, and not the positions behind them.
+#[test]
+fn a_comparator_of_whole_slices_keeps_the_order_of_equal_keys() {
+    let compare: fn(&[u8], &[u8]) -> Ordering = |one, other| one.cmp(other);
+    let layout = Layout::new(Fields {
+        record_bytes: 4,
+        key: KeyKind::Compare as i32,
+        compare: Some(Comparator::new(compare)),
+        ..Fields::default()
+    });
+    let layout = layout.expect("a layout");
+    let outcomes = play_group(2, 1, GroupConfig::default(), "", move |_, group| {
+        let input = SortInput {
+            layout: layout.clone(),
+            stable: true,
+            records: &[7; 4 * 300],
+        };
+        let sorted = group.argsort(input)?;
+        let positions = sorted.blocks().flat_map(|block| block.records.to_vec());
+        Ok(positions.collect::<Vec<u8>>())
+    });
+    let positions: Vec<u8> = outcomes
+        .into_iter()
+        .flat_map(|positions| positions.expect("no rank fails").expect("no error"))
+        .collect();
+    let expected: Vec<u8> = (0..600_u64).flat_map(u64::to_ne_bytes).collect();
+    assert!(positions == expected);
+}
+
+fn tree_over(links: &[(u32, u32)], detect_ms: u32) -> TreeOptions {
+    let links = links.iter().map(|(one, other)| (Rank(*one), Rank(*other)));
+    TreeOptions {
+        request: TreeRequest {
+            sink: Some(Rank(0)),
+            links: links.collect(),
+            ..TreeRequest::any()
+        },
+        detect_ms,
+        caller_fingerprint: 0,
+    }
+}
+
+/// Links that the caller names are an argument, also if links are tested besides.
+#[test]
+fn links_of_the_caller_that_leave_no_path_are_a_wrong_argument() {
+    for detect_ms in [0, 1000] {
+        let outcomes = play_group(3, 1, GroupConfig::default(), "", move |_, group| {
+            let merged = group.tree_merge(TreeMerge {
+                options: tree_over(&[(0, 1), (0, 2)], detect_ms),
+                operation: MergeOperation::Concatenate,
+                contribution: &[1],
+            });
+            merged.map(drop)
+        });
+        assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
+    }
+}
+
+/// An idle spare is outside of the tree, and gets the bytes of a broadcast over a link that works.
+#[test]
+fn a_broadcast_reaches_a_spare_over_links_that_work() {
+    let config = GroupConfig {
+        spares: 1,
+        ..GroupConfig::default()
+    };
+    let outcomes = play_group(3, 1, config, "", |rank, group| {
+        let own = [rank.0 as u8; 3];
+        let bytes = group.tree_broadcast(tree_over(&[(0, 2)], 0), Rank(0), &own)?;
+        assert_eq!(bytes.to_vec(), [0; 3]);
+        let all = tree_over(&[(0, 2), (1, 2)], 0);
+        Err::<(), _>(refusal(group.tree_broadcast(all, Rank(0), &own).map(drop))?)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
+}
