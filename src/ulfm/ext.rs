@@ -1,7 +1,8 @@
 //! The `MPIX_*` functions of ULFM, with the same signatures whether MPI has them or not.
 //!
 //! Without ULFM a failure is never reported, an agreement is a plain reduction and a shrunk communicator is a
-//! duplicate: sorting works, and no failure is tolerated.
+//! duplicate: sorting works, and no failure is tolerated. A blocking reduction does not match a nonblocking one, so all
+//! ranks must agree by the same function then.
 
 use std::ffi::c_int;
 

@@ -53,6 +53,7 @@ pub enum Ulfm {
 /// One rank's view of an MPI communicator.
 pub struct Mpi {
     me: Rank,
+    ulfm: Ulfm,
     /// The processes of the user's communicator, the reference for ranks.
     everyone: Group,
     ranks: usize,
@@ -196,6 +197,7 @@ impl Mpi {
         let position = own.positions_of(&everyone, ranks as usize)?;
         Ok(Mpi {
             me: Rank(rank as u32),
+            ulfm,
             everyone,
             ranks: ranks as usize,
             comm: own,
@@ -440,8 +442,9 @@ impl MpiApi for Mpi {
     fn agree(&mut self, flag: u32, mut watch: Option<&mut Watch>) -> Result<(Outcome, u32)> {
         const SPINS: u32 = 100;
         self.seen.progressed();
-        // Without a timeout, the blocking call is used, with which MPI libraries are tested.
-        if watch.is_none() && !self.comm.among_threads() {
+        // Without a timeout, the blocking call is used, with which MPI libraries are tested. Without ULFM the two calls are
+        // reductions that do not match each other, and other ranks may have a timeout or threads.
+        if watch.is_none() && !self.comm.among_threads() && self.ulfm == Ulfm::On {
             return self.comm.agree(flag);
         }
         let turn = self.comm.turn();

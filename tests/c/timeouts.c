@@ -1,11 +1,12 @@
 /* Tests that a timeout gives no healthy rank up, and the thread that shows signs of life.
  *
- *   timeouts slow|late|thread      (under mpirun, 2 to 4 ranks)
+ *   timeouts slow|late|thread|apart      (under mpirun, 2 to 4 ranks)
  *
  * slow    one rank computes for 6 seconds in a sort with a timeout of 1.5 seconds
  * late    one rank calls ftsort_run 6 seconds after the others, with a timeout of 1.5 seconds
  * thread  the thread exists while a group with a timeout does, does not run in short sorts, and outlives neither a
  *         group nor a forked process
+ * apart   a group is refused on all ranks if some of them have no timeout, also without ULFM
  *
  * Prints "timeouts: fine" on rank 0 if all expectations hold on all ranks. */
 #include <dirent.h>
@@ -209,6 +210,23 @@ static void thread(void)
   fork_and_free(other);
 }
 
+/* A rank with another wrong member takes part with the default timeout. */
+static void apart(void)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL;
+  config.accept_no_ulfm = 1;
+  config.timeout_ms = rank == 0 ? FTSORT_NO_TIMEOUT : 0;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_ERR_ARGUMENT && group == NULL);
+  EXPECT(strstr(ftsort_last_error(NULL), "the presence of a timeout") != NULL);
+  config.timeout_ms = FTSORT_NO_TIMEOUT;
+  config.threads = rank == 0 ? 5000 : 0;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == (rank == 0 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  config.threads = 0;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  ftsort_free(group);
+}
+
 int main(int argc, char **argv)
 {
   int all = 0;
@@ -219,6 +237,8 @@ int main(int argc, char **argv)
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (strcmp(argv[1], "thread") == 0)
     thread();
+  else if (strcmp(argv[1], "apart") == 0)
+    apart();
   else
     exceed(strcmp(argv[1], "late") == 0);
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

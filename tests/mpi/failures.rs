@@ -96,6 +96,7 @@ const TIMEOUTS: &str = "
  quick | slow   | 4 | no rank gives up a rank that computes longer than the timeout
  all   | late   | 4 | no rank gives up a rank that calls later than the timeout
  quick | thread | 3 | the thread for signs of life exists as long as a group, and does not run without need
+ all   | apart  | 3 | ranks without a timeout are refused
 ";
 
 /// Stops rank 1 with a signal that MPI does not notice. The others must give up after the timeout, and say why. The

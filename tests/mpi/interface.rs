@@ -90,6 +90,17 @@ fn without_ulfm(option: &'static str, start: &str, phrase: &str) -> Result<(), F
     folder.remove()
 }
 
+/// Ranks without a timeout and others must make the same agreements, which are reductions without ULFM.
+fn timeouts_apart_without_ulfm() -> Result<(), Failed> {
+    let launch = Launch {
+        ranks: 3,
+        faults: "",
+        ulfm: false,
+    };
+    let text = run(&mut launch.command(&program("tests/c/timeouts.c")?, &["apart"]))?;
+    require(text.contains("timeouts: fine"), "the output", &text)
+}
+
 pub fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = table(PROGRAMS)
         .map(|row| {
@@ -107,5 +118,7 @@ pub fn cases() -> Vec<Case> {
             without_ulfm(option, start, phrase)
         })
     }));
+    let title = "without --with-ft ulfm, ranks without a timeout are refused";
+    cases.push(Case::new(true, title, timeouts_apart_without_ulfm));
     cases
 }
