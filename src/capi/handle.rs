@@ -6,6 +6,7 @@
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
 
 use mpi_sys::MPI_Comm;
 
@@ -55,8 +56,8 @@ impl Handle {
         })
     }
 
-    /// Begins a call that uses the group, unless there is one.
-    fn begin(&self) -> Option<Call<'_>> {
+    /// Begins a call that uses the group, once no getter uses it. None while another call does.
+    pub(super) fn begin(&self) -> Option<Call<'_>> {
         if self.is_in_call.swap(true, Ordering::Acquire) {
             return None;
         }
@@ -68,18 +69,19 @@ impl Handle {
         })
     }
 
-    /// Returns the group to a getter, unless a call or another getter is using it.
-    pub(super) fn acquire(&self) -> Option<MutexGuard<'_, ftsort>> {
+    /// Returns the group to a getter, once no other getter uses it. None while a call does.
+    fn acquire(&self) -> Option<MutexGuard<'_, ftsort>> {
         // A call that begins does not compete with getters that are called again and again.
-        if self.is_in_call.load(Ordering::Relaxed) {
-            return None;
+        while !self.is_in_call.load(Ordering::Relaxed) {
+            match self.group.try_lock() {
+                Ok(group) => return Some(group),
+                // Panics are caught before the lock is released.
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                // Another getter is about to end, because none waits or calls back; or a call has begun.
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
         }
-        match self.group.try_lock() {
-            Ok(group) => Some(group),
-            // Panics are caught before the lock is released.
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        None
     }
 
     /// The group itself, unless a call is using it; then the handle is left as it is.
@@ -88,7 +90,7 @@ impl Handle {
     /// `handle` came from [`Handle::new`] and is not used again if a group is returned.
     pub(super) unsafe fn release(handle: *mut Handle) -> Option<ftsort> {
         // SAFETY: live, by the contract.
-        drop(unsafe { &*handle }.acquire()?);
+        drop(unsafe { &*handle }.begin()?);
         // SAFETY: as above.
         let handle = unsafe { Box::from_raw(handle) };
         Some(
@@ -101,8 +103,8 @@ impl Handle {
 }
 
 /// A call that uses a group.
-struct Call<'a> {
-    group: MutexGuard<'a, ftsort>,
+pub(super) struct Call<'a> {
+    pub(super) group: MutexGuard<'a, ftsort>,
     is_in_call: &'a AtomicBool,
 }
 

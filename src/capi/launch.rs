@@ -65,8 +65,8 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut Handle, exit_code: c_int) -> f
     let handle = unsafe { &*group };
     // Without a merged file the files of the ranks remain.
     let _ = caught_silently(|| {
-        if let Some(group) = handle.acquire() {
-            group.merge_traces(trace);
+        if let Some(call) = handle.begin() {
+            call.group.merge_traces(trace);
         }
         Ok(())
     });
@@ -90,6 +90,6 @@ fn on_leaving(group: *mut Handle) -> Result<Option<Trace>, Status> {
         keep_text(&error.to_string());
         return Err(error.status);
     }
-    let group = handle.acquire().ok_or(Status::State)?;
-    Ok(group.trace.take())
+    let call = handle.begin().ok_or(Status::State)?;
+    Ok(call.group.trace.take())
 }

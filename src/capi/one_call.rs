@@ -200,9 +200,9 @@ fn attach(comm: MPI_Comm, refusal: Option<Error>) -> Result<*mut Handle> {
     let handle = Box::into_raw(Handle::new(group, Some(comm)));
     let stored = store(comm, handle);
     // SAFETY: just made, and used by this call only.
-    let agreed = unsafe { &*handle }.acquire().map(|mut group| {
+    let agreed = unsafe { &*handle }.begin().map(|mut call| {
         let stored = stored.clone();
-        group.group.all_or_none(stored)
+        call.group.group.all_or_none(stored)
     });
     let error = match agreed {
         Some(Ok(_)) => return Ok(handle),
@@ -215,8 +215,8 @@ fn attach(comm: MPI_Comm, refusal: Option<Error>) -> Result<*mut Handle> {
     } else if error.status.sets_apart() {
         // Other ranks may have the attribute, and this rank must not create another group beside theirs.
         // SAFETY: just made, and used by this call only.
-        if let Some(mut group) = unsafe { &*handle }.acquire() {
-            group.group.note_failure(&error);
+        if let Some(mut call) = unsafe { &*handle }.begin() {
+            call.group.group.note_failure(&error);
         }
     } else {
         detach(comm)?;

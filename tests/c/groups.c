@@ -3,7 +3,7 @@
  *
  *   groups turns|part|relay|threads|creations|getters|leave [THREADS]      (under mpirun, 2 to 4 ranks)
  *
- * getters: another thread asks a group about its ranks during calls
+ * getters: other threads ask a group about its ranks, between calls, during calls and while the process ends
  * leave:   the process ends by ftsort_leave although the monitor of another group has a thread
  *
  * Prints "groups: fine" on rank 0 if all results are right, and "groups: skipped" if MPI does not grant threads. */
@@ -310,15 +310,22 @@ static void threads(int count, int creations)
   }
 }
 
+enum { ASKING = 3 };
+
 static volatile int is_over;
 
-static void *ask(void *group)
+/* Whether no call is in progress, so that all answers must be right. */
+static volatile int is_quiet;
+
+static void *ask(void *given)
 {
+  struct worker *worker = (struct worker *)given;
+  const ftsort *group = worker->group;
   while (!is_over) {
     ftsort_stats stats = FTSORT_STATS_INIT;
-    (void)ftsort_is_failed((ftsort *)group, 0);
-    (void)ftsort_executor((ftsort *)group, 0);
-    (void)ftsort_get_stats((ftsort *)group, &stats);
+    int was_quiet = is_quiet, failed = ftsort_is_failed(group, 0), executor = ftsort_executor(group, 0);
+    ftsort_status status = ftsort_get_stats(group, &stats);
+    if (was_quiet && is_quiet) EXPECT_IN(worker->failures, failed == 0 && executor == 0 && status == FTSORT_OK);
   }
   return NULL;
 }
@@ -327,9 +334,18 @@ static void getters(void)
 {
   ftsort *group = group_of(MPI_COMM_WORLD, FTSORT_AUTO, FTSORT_STORE_MEMORY);
   ftsort_result *result;
-  pthread_t thread;
+  struct worker workers[ASKING];
   uint32_t flags = 1, i;
-  EXPECT(pthread_create(&thread, NULL, ask, group) == 0);
+  double start;
+  is_quiet = 1;
+  for (i = 0; i < ASKING; i++) {
+    workers[i].group = group;
+    workers[i].failures = 0;
+    EXPECT(pthread_create(&workers[i].thread, NULL, ask, &workers[i]) == 0);
+  }
+  start = MPI_Wtime();
+  while (MPI_Wtime() - start < 0.2) continue;
+  is_quiet = 0;
   for (i = 0; i < 200 && failures == 0; i++) {
     EXPECT(ftsort_agree(group, &flags, NULL) == FTSORT_OK);
     EXPECT(sort(group, i, &result) == FTSORT_OK);
@@ -337,8 +353,19 @@ static void getters(void)
     ftsort_result_free(result);
   }
   is_over = 1;
-  pthread_join(thread, NULL);
-  ftsort_free(group);
+  for (i = 0; i < ASKING; i++) {
+    pthread_join(workers[i].thread, NULL);
+    failures += workers[i].failures;
+  }
+  MPI_Allreduce(MPI_IN_PLACE, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  is_over = 0;
+  for (i = 0; i < ASKING; i++) EXPECT(pthread_create(&workers[i].thread, NULL, ask, &workers[i]) == 0);
+  if (failures == 0 && rank == 0) printf("groups: fine\n");
+  /* With this setting the group is not released before the end, so that the threads can go on. */
+  setenv("OMPI_MCA_mpi_ft_detector_thread", "1", 1);
+  ftsort_leave(group, failures > 0);
+  fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
+  MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
 static void leave(void)
