@@ -388,7 +388,7 @@ typedef struct ftsort_config {
   int32_t release_after_run;
   uint32_t parity;          /**< FTSORT_STORE_PARITY only: the shares of a group. 0: 1. */
   uint32_t parity_group;    /**< FTSORT_STORE_PARITY only: its ranks, more than `parity`. 0: 8. */
-  int32_t keep_comm;        /**< Not 0: the group uses `comm` itself: see ftsort_init. */
+  int32_t keep_comm;        /**< Not 0: `comm` itself is used (ftsort_init); not with FTSORT_REPAIR_SHRINK. */
 } ftsort_config;
 
 #define FTSORT_NO_TIMEOUT UINT32_MAX /* ftsort_config.timeout_ms */

@@ -63,7 +63,8 @@ pub struct Config {
     /// Accepts an MPI without ULFM; failures are then not tolerated.
     pub accept_no_ulfm: bool,
     /// Communicates on the communicator of the caller, which does not use it until the end of the group, and makes no other
-    /// one. So ranks may fail while the group is created. The same on all ranks.
+    /// one. So ranks may fail while the group is created. The same on all ranks; not with [`Repair::Shrink`], which would
+    /// revoke it.
     pub keep_comm: bool,
     /// Receives events and log lines.
     pub observer: Box<dyn GroupObserver>,
@@ -99,6 +100,18 @@ impl Config {
     pub fn store_in_with(mut self, directory: impl AsRef<Path>, options: FileOptions) -> Config {
         self.group.store = directory_store(directory.as_ref(), options);
         self
+    }
+
+    /// `Status::Argument` if the members contradict each other.
+    fn check(&self) -> Result<()> {
+        if !self.keep_comm || self.group.repair != Repair::Shrink {
+            return Ok(());
+        }
+        Err(Error::new(
+            Status::Argument,
+            "config.keep_comm is set, but config.repair is FTSORT_REPAIR_SHRINK, which revokes comm at a failure: set \
+             config.keep_comm to 0, or config.repair to FTSORT_REPAIR_AGREE",
+        ))
     }
 }
 
@@ -205,6 +218,7 @@ impl Group {
             // The caller may have acknowledged failures, and agreements report only others.
             let _ = transport.recover(&[])?;
         }
+        let refusal = refusal.or_else(|| config.check().err());
         let refusal = refusal.or_else(|| config.group.check(transport.ranks()).err());
         let refusal = refusal.or_else(|| {
             let is_missing = ulfm != Ulfm::On && !config.accept_no_ulfm;

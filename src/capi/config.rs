@@ -265,6 +265,6 @@ pub struct ftsort_config {
     pub parity: u32,
     /// FTSORT_STORE_PARITY only: its ranks, more than `parity`. 0: 8.
     pub parity_group: u32,
-    /// Not 0: the group uses `comm` itself: see ftsort_init.
+    /// Not 0: `comm` itself is used (ftsort_init); not with FTSORT_REPAIR_SHRINK.
     pub keep_comm: i32,
 }

@@ -143,6 +143,15 @@ static void without_failures(void)
   EXPECT(ftsort_init(comm, &config, &group) == (rank == 0 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
   EXPECT(group == NULL);
   config.threads = 0;
+  /* The repair would revoke the communicator of the caller. */
+  config.repair = FTSORT_REPAIR_SHRINK;
+  expect_refused(comm, &config, "set config.keep_comm to 0, or config.repair to FTSORT_REPAIR_AGREE");
+  config.repair = rank == 0 ? FTSORT_REPAIR_SHRINK : FTSORT_REPAIR_AGREE;
+  EXPECT(ftsort_init(comm, &config, &group) == (rank == 0 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  config.repair = FTSORT_REPAIR_AGREE;
+  group = group_on(comm);
+  sort(group);
+  ftsort_free(group);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   MPIX_Comm_revoke(comm);
   expect_refused(comm, &config, "revoked");

@@ -89,7 +89,7 @@ class Group(NotCopied, Queries, ExternalSorts):
         Whether the group of the user can read files of the store and of traces.
     keep_comm : bool
         Whether the group communicates on `comm` itself, so that ranks may fail in this call. Until the group is released,
-        `comm` must not be used or freed, and it returns errors.
+        `comm` must not be used or freed, and it returns errors. `repair` must be 'agree'.
     trace : path, optional
         The prefix of trace files.
     faults : str, optional
