@@ -96,8 +96,10 @@ const LOOK_EVERY: f64 = 0.001;
 const FIRST_PROBE: (f64, f64) = (1.0, 0.25);
 const PROBE_EVERY: (f64, f64) = (5.0, 0.1);
 
-/// The time in seconds without a look after which a wait counts anew: at most, and as a part of the timeout.
+/// The time in seconds without a look after which a wait counts anew: at most, as a part of the timeout, and at least.
+/// Looks of a rank that shares its processor are some milliseconds apart.
 const AWAY: (f64, f64) = (10.0, 0.25);
+const LEAST_AWAY: f64 = 10.0 * LOOK_EVERY;
 
 /// The greatest number of probes that a rank sends in a second.
 const PROBES_PER_SECOND: f64 = 64.0;
@@ -215,7 +217,7 @@ impl Watch {
         let away = now - mem::replace(&mut self.looked, now);
         let was_away = self
             .timeout
-            .is_some_and(|timeout| away > part_of(timeout, AWAY));
+            .is_some_and(|timeout| away > part_of(timeout, AWAY).max(LEAST_AWAY));
         if was_away && !mutant(Mutant::OldSilenceCounts) {
             self.probing_since = now;
         }

@@ -88,8 +88,18 @@ fn watch(timeout: Timeout) -> Watch {
 
 /// Waits until a time of the clock. Returns the time and the text of the error, if the wait ends before.
 fn wait(watch: &mut Watch, peers: &mut Peers, until: f64) -> Option<(f64, String)> {
+    wait_in_steps(watch, peers, until, 0.01)
+}
+
+/// As [`wait`], with a look after each step of so many seconds.
+fn wait_in_steps(
+    watch: &mut Watch,
+    peers: &mut Peers,
+    until: f64,
+    step: f64,
+) -> Option<(f64, String)> {
     while peers.now < until {
-        peers.now += 0.01;
+        peers.now += step;
         let now = peers.now;
         if watch.is_due(now)
             && let Err(error) = watch.look(peers, now)
@@ -124,6 +134,29 @@ fn a_stopped_rank_is_given_up_after_the_timeout() {
         assert!(end > seconds && end < 1.2 * seconds + 6.0, "{end}");
         assert!(text.contains("rank 2 showed no sign of life"), "{text}");
         assert!(text.contains("is stopped or cut off"), "{text}");
+    }
+}
+
+/// The looks of a rank are at least a millisecond apart, and farther if the rank shares its processor.
+#[test]
+fn short_timeouts_end_waits() {
+    for (milliseconds, step) in (1..=50).flat_map(|t| [(t, 0.0011), (t, 0.003), (t, 0.008)]) {
+        let seconds = f64::from(milliseconds) / 1e3;
+        let timeout = Timeout::Seconds(seconds);
+        let mut unknown = Watch::new(timeout, Rank(0), &RankSet::new(RANKS), RANKS);
+        unknown.begin(0.0);
+        let end = wait_in_steps(&mut unknown, &mut peers(None), 1.0, step);
+        let (end, _) = end.expect("there is no progress");
+        assert!(
+            end > seconds && end < seconds + 2.0 * step,
+            "{milliseconds}: {end}"
+        );
+        let mut peers = peers(Some(Activity::AtWork));
+        peers.answers[2] = None;
+        let end = wait_in_steps(&mut watch(timeout), &mut peers, 5.0, step);
+        let (end, text) = end.expect("rank 2 is stopped");
+        assert!(end > seconds && end < 1.0, "{milliseconds}: {end}");
+        assert!(text.contains("rank 2 showed no sign of life"), "{text}");
     }
 }
 
