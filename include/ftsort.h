@@ -118,7 +118,7 @@ ftsort_status ftsort_sort(MPI_Comm comm, const void *data, size_t count, MPI_Dat
  *
  * \param comm   an intra-communicator; all of its ranks call this function
  * \param group  receives the group, which belongs to `comm`; NULL after an error
- * \return as ftsort_init
+ * \return as ftsort_init; if the group exists, the call is local, and NULL is an error on this rank alone
  */
 ftsort_status ftsort_group_of(MPI_Comm comm, ftsort **group);
 

@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::group::ftsort;
-use super::handle::{Handle, on_group, written};
+use super::handle::{Handle, on_group};
 use super::record::{ftsort_record, read_layout};
-use super::settings::read_sized;
+use super::settings::{read_sized, size_to_write, write_sized};
 use super::status::ftsort_status;
 use crate::external_files::{Directories, FileSource};
 use ftsort_core::external::parts::{OutputParts, part_name};
@@ -157,6 +157,10 @@ pub unsafe extern "C" fn ftsort_external_sort(
         let sort = unsafe {
             let wanted = read_layout(record);
             wanted.and_then(|wanted| {
+                // Afterwards the other ranks would not learn of the error.
+                if !stats.is_null() {
+                    size_to_write("stats", stats)?;
+                }
                 if wanted.stable {
                     return refuse("record.stable is set, but an external sort does not keep the order of equal keys");
                 }
@@ -169,7 +173,7 @@ pub unsafe extern "C" fn ftsort_external_sort(
         }
         // SAFETY: this function's contract.
         unsafe {
-            written("stats", stats, |struct_size| {
+            write_sized("stats", stats, |struct_size| {
                 described(&figures, struct_size)
             })
         }

@@ -12,7 +12,6 @@ use mpi_sys::MPI_Comm;
 
 use super::group::ftsort;
 use super::guard::{c_text, caught_silently, keep_text, text_without_group};
-use super::settings::write_sized;
 use super::status::ftsort_status;
 use crate::ulfm::require_mpi;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -286,23 +285,5 @@ pub(super) unsafe fn place_or_refusal<'a, T>(
     match unsafe { place_of(name, place) } {
         Ok(place) => (Some(place), Ok(())),
         Err(error) => (None, Err(error)),
-    }
-}
-
-/// Fills in a struct of the caller, up to the size in its `struct_size`.
-///
-/// # Safety
-/// As for [`write_sized`].
-pub(super) unsafe fn written<T: Copy>(
-    name: &str,
-    place: *mut T,
-    full: impl FnOnce(usize) -> T,
-) -> Result<()> {
-    // SAFETY: this function's contract.
-    match unsafe { write_sized(place, full) } {
-        Status::Ok => Ok(()),
-        _ => refuse(format!(
-            "{name} is NULL, or {name}.struct_size is too small: start from the _INIT macro"
-        )),
     }
 }

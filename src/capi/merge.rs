@@ -4,8 +4,9 @@
 use std::ffi::c_void;
 
 use super::group::ftsort;
-use super::handle::{Handle, on_any_group, on_group, on_group_for, place_of, preset, written};
+use super::handle::{Handle, on_any_group, on_group, on_group_for, place_of, preset};
 use super::result::{ftsort_result, hand_over};
+use super::settings::write_sized;
 use super::slices::CArray;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options, rank_of};
@@ -232,7 +233,7 @@ pub unsafe extern "C" fn ftsort_tree_get_info(
         let chosen = group.group.last_tree();
         let full = |struct_size| described(chosen, struct_size);
         // SAFETY: this function's contract.
-        unsafe { written("info", info, full) }
+        unsafe { write_sized("info", info, full) }
     })
 }
 

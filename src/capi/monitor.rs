@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::guard::without_group;
-use super::handle::{Handle, clear, on_group, refuse, written};
-use super::settings::read_sized;
+use super::handle::{Handle, clear, on_group, refuse};
+use super::settings::{read_sized, write_sized};
 use super::status::ftsort_status;
 use super::tree::rank_of;
 use ftsort_core::group::{MonitorConfig, MonitorMode, MonitorState, TestProcedure};
@@ -356,7 +356,7 @@ unsafe fn get_view(
         weight: monitor.state.weight(rank),
     };
     // SAFETY: this function's contract.
-    unsafe { written("view", place, full) }
+    unsafe { write_sized("view", place, full) }
 }
 
 /// Returns the cost of a monitor on this rank so far; any thread may call it at any time. [L]

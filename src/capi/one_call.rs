@@ -77,7 +77,7 @@ pub unsafe extern "C" fn ftsort_sort(
 ///
 /// \param comm   an intra-communicator; all of its ranks call this function
 /// \param group  receives the group, which belongs to `comm`; NULL after an error
-/// \return as ftsort_init
+/// \return as ftsort_init; if the group exists, the call is local, and NULL is an error on this rank alone
 ///
 /// # Safety
 /// `group` is NULL or valid.

@@ -166,26 +166,41 @@ pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<
 
 /// Fills in a struct of the caller, which may come from an older version and be shorter than the struct of
 /// this library; only its own members are written. `full` returns all members and receives the size of the
-/// caller's struct. Returns `Status::Argument` for NULL, or if the size is too small for the size member.
+/// caller's struct. Returns `Status::Argument` as [`size_to_write`] does.
 ///
 /// # Safety
 /// `out` is NULL or points to a struct that starts with its size in bytes, all of them writable.
-pub(super) unsafe fn write_sized<T: Copy>(out: *mut T, full: impl FnOnce(usize) -> T) -> Status {
-    if out.is_null() {
-        return Status::Argument;
-    }
-    // SAFETY: every such struct starts with its size.
-    let size = unsafe { out.cast::<usize>().read() };
-    if size < size_of::<usize>() {
-        return Status::Argument;
-    }
+pub(super) unsafe fn write_sized<T: Copy>(
+    name: &str,
+    out: *mut T,
+    full: impl FnOnce(usize) -> T,
+) -> Result<()> {
+    // SAFETY: this function's contract.
+    let size = unsafe { size_to_write(name, out)? };
     let full = full(size);
     let known = size.min(size_of::<T>());
     // SAFETY: `out` is valid for `size` bytes, and at most that many are written.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(&full).cast::<u8>(), out.cast(), known);
     }
-    Status::Ok
+    Ok(())
+}
+
+/// Returns the size of a struct of the caller that is to be filled in. `Status::Argument` for NULL, or if the size is too
+/// small for the size member.
+///
+/// # Safety
+/// As for [`write_sized`].
+pub(super) unsafe fn size_to_write<T>(name: &str, out: *const T) -> Result<usize> {
+    // SAFETY: every such struct starts with its size.
+    let size = (!out.is_null()).then(|| unsafe { out.cast::<usize>().read() });
+    size.filter(|size| *size >= size_of::<usize>())
+        .ok_or_else(|| {
+            let text = format!(
+                "{name} is NULL, or {name}.struct_size is too small: start from the _INIT macro"
+            );
+            Error::new(Status::Argument, text)
+        })
 }
 
 fn wrong(name: &str, value: impl Display, expected: &str) -> Error {

@@ -3,7 +3,8 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::OnceLock;
 
-use super::handle::{Handle, on_any_group, written};
+use super::handle::{Handle, on_any_group};
+use super::settings::write_sized;
 use super::status::ftsort_status;
 use crate::ulfm;
 use ftsort_core::engine::Phase;
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn ftsort_get_stats(
             other_seconds: choice.map_or(0.0, |choice| choice.other_seconds),
         };
         // SAFETY: this function's contract.
-        unsafe { written("stats", stats, full) }
+        unsafe { write_sized("stats", stats, full) }
     })
 }
 

@@ -267,10 +267,25 @@ static void keep_sources(ftsort *group)
   }
 }
 
+/* A place for figures that is wrong on one rank is refused on all ranks, before the sort. */
+static void check_stats(ftsort *group, const char *const *scratch)
+{
+  ftsort_external files = of_callbacks(scratch);
+  ftsort_external_stats stats = FTSORT_EXTERNAL_STATS_INIT;
+  int lowest = is_lowest(group);
+  long before = writes;
+  stats.struct_size = lowest ? 7 : sizeof stats;
+  EXPECT(ftsort_external_sort(group, &by_key, &files, &stats) ==
+         (lowest ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  EXPECT(writes == before);
+  if (lowest) EXPECT(strstr(ftsort_last_error(group), "stats.struct_size is too small") != NULL);
+}
+
 static void check_arguments(ftsort *group, const char *const *scratch)
 {
   ftsort_external files = of_callbacks(scratch);
   ftsort_record stable = by_key;
+  check_stats(group, scratch);
   stable.stable = 1;
   refuse(group, &by_key, NULL, "files is NULL");
   refuse(group, NULL, &files, "record is NULL");
