@@ -56,6 +56,10 @@ enum Fill {
 impl Storage {
     /// Allocates at least `len` bytes. Returns None if the system refuses.
     fn new(len: usize, fill: Fill) -> Option<Storage> {
+        // No object is longer, and lengths that are rounded up must not overflow.
+        if len > isize::MAX as usize - UNIT {
+            return None;
+        }
         // An allocator requests larger pieces from the system each time.
         if len <= MOST_REUSED + ALIGNMENT {
             let lines = match fill {
@@ -478,7 +482,12 @@ mod tests {
 
     #[test]
     fn an_impossible_size_is_an_error_and_not_an_abort() {
-        let error = Buffer::zeroed(usize::MAX / 2).unwrap_err();
-        assert_eq!(error.status, Status::Memory);
+        let most = isize::MAX as usize;
+        for len in [most - UNIT, most, usize::MAX - UNIT, usize::MAX] {
+            for fill in [Fill::Zeroes, Fill::Anything, Fill::Reserved] {
+                let error = Buffer::new(len, fill, len).unwrap_err();
+                assert_eq!(error.status, Status::Memory);
+            }
+        }
     }
 }

@@ -24,7 +24,7 @@ use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::kernel_for;
-use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout};
+use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout, MOST_RECORD_BYTES};
 
 /// The columns of a result.
 #[derive(Debug)]
@@ -181,7 +181,16 @@ pub struct KeysAndValues<'a> {
 impl KeysAndValues<'_> {
     fn check(&self) -> Result<()> {
         self.keys.check("keys")?;
-        let count = self.keys.records.len() / self.keys.layout.record_bytes();
+        let key_bytes = self.keys.layout.record_bytes();
+        let most = MOST_RECORD_BYTES - key_bytes;
+        if self.value_bytes > most {
+            let text = format!(
+                "value_bytes is {}, but beside a key of {key_bytes} bytes a value has at most {most} bytes",
+                self.value_bytes
+            );
+            return Err(Error::new(Status::Argument, text));
+        }
+        let count = self.keys.records.len() / key_bytes;
         if self.values.len() == count * self.value_bytes {
             return Ok(());
         }
@@ -543,4 +552,26 @@ fn pairs_of(zip: &Zip, blocks: &BTreeMap<Node, Block>) -> Result<Buffer> {
         write_pair(place, zip.position(record), position);
     }
     Ok(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_do_not_fit_into_a_record_are_refused() {
+        let columns = |value_bytes| KeysAndValues {
+            keys: SortInput::of_keys::<u32>(&[]),
+            values: &[],
+            value_bytes,
+        };
+        let most = MOST_RECORD_BYTES - 4;
+        assert_eq!(columns(most).check(), Ok(()));
+        for value_bytes in [most + 1, usize::MAX - 3, usize::MAX] {
+            let error = columns(value_bytes).check().unwrap_err();
+            assert_eq!(error.status, Status::Argument);
+            let text = format!("value_bytes is {value_bytes}, but");
+            assert!(error.text.starts_with(&text), "{}", error.text);
+        }
+    }
 }

@@ -24,7 +24,7 @@ use crate::error::{Error, Result, Status};
 
 /// The largest size of a record in bytes. Samples, cuts and digest keys are a few times as large as a record; they must
 /// fit into memory on ranks without any record, too.
-const MOST_RECORD_BYTES: usize = 1 << 28;
+pub const MOST_RECORD_BYTES: usize = 1 << 28;
 
 /// The largest number of keys in a list.
 const MOST_PARTS: usize = 64;
