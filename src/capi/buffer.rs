@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use super::slices::CArray;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Status};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// Growable bytes that a callback fills. Belongs to ftsort, which also releases them if the callback refuses.
 pub struct ftsort_buffer {
@@ -58,6 +58,16 @@ impl ftsort_buffer {
     pub(super) fn into_refusal(self, text: String) -> Error {
         self.refusal
             .unwrap_or_else(|| Error::new(Status::Callback, text))
+    }
+
+    fn append(&mut self, more: &[u8]) -> Result<()> {
+        if self.reused && !self.bytes.has_room_for(more.len()) {
+            let mut longer = Buffer::copy_of(&self.bytes)?;
+            longer.append(more)?;
+            self.replace(longer);
+            return Ok(());
+        }
+        self.bytes.append(more)
     }
 
     fn replace(&mut self, bytes: Buffer) {
@@ -129,7 +139,7 @@ pub unsafe extern "C" fn ftsort_buffer_append(
     }
     // SAFETY: valid by this function's contract.
     let more = unsafe { array.bytes() };
-    let appended = more.and_then(|more| buffer.bytes.append(more));
+    let appended = more.and_then(|more| buffer.append(more));
     buffer.refusal = appended.err();
     c_int::from(buffer.refusal.is_some())
 }
@@ -205,4 +215,42 @@ pub unsafe extern "C" fn ftsort_buffer_reuse(
         *bytes = next.bytes.len();
     }
     next.bytes.as_mut_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_appended_message_stays_where_the_caller_reads_it() {
+        for more in [1, 64, 100_000] {
+            let bytes: Vec<u8> = (0..64).collect();
+            let inbox = Slice::from(Buffer::copy_of(&bytes).expect("64 bytes"));
+            let address = inbox.as_ptr();
+            let mut next = ftsort_buffer::offering(Offer::Message(inbox));
+            let further = vec![7; more];
+            // SAFETY: a buffer and an array that live during the calls.
+            unsafe {
+                let reused = ftsort_buffer_reuse(&mut next, std::ptr::null_mut());
+                assert_eq!(reused.cast_const().cast(), address);
+                let data = further.as_ptr().cast();
+                assert_eq!(ftsort_buffer_append(&mut next, data, more), 0);
+                assert_eq!(ftsort_buffer_append(&mut next, data, more), 0);
+            }
+            let kept = next.aside.as_deref().unwrap_or(&next.bytes[..64]);
+            assert_eq!((kept.as_ptr(), kept), (address, &bytes[..]));
+            let all = [bytes, further.clone(), further].concat();
+            assert_eq!(*next.into_bytes(), all[..]);
+        }
+    }
+
+    #[test]
+    fn an_impossible_size_is_refused() {
+        let mut buffer = ftsort_buffer::empty();
+        // SAFETY: a buffer that lives during the call.
+        let bytes = unsafe { ftsort_buffer_resize(&mut buffer, usize::MAX) };
+        assert!(bytes.is_null());
+        let refusal = buffer.into_refusal("the callback refuses".into());
+        assert_eq!(refusal.status, Status::Memory);
+    }
 }

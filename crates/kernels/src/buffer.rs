@@ -199,7 +199,7 @@ impl Buffer {
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let start = self.len;
         let end = start + bytes.len();
-        if end > self.capacity {
+        if !self.has_room_for(bytes.len()) {
             let mut larger = Buffer::unset(end.max(start + start / 2))?;
             larger[..start].copy_from_slice(self);
             *self = larger;
@@ -207,6 +207,11 @@ impl Buffer {
         self.len = end;
         self[start..].copy_from_slice(bytes);
         Ok(())
+    }
+
+    /// Returns whether [`Buffer::append`] of `bytes` bytes leaves the buffer at its address.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.len + bytes <= self.capacity
     }
 
     /// Removes the bytes from `len` on.
