@@ -361,6 +361,16 @@ impl Group {
     }
 }
 
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(survivors) = &mut self.survivors
+            && self.core.transport().mpi().is_faulty()
+        {
+            survivors.leave_to_mpi();
+        }
+    }
+}
+
 /// Returns the error of a communicator beside that of the group. The group's own communication goes on, so an error
 /// of MPI does not separate this rank from the others.
 fn apart_from_group(error: &Error) -> Error {

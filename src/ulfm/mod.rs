@@ -212,6 +212,12 @@ impl Mpi {
         })
     }
 
+    /// Whether a rank has failed since the communicator was made. Then communicators are left to MPI_Finalize at the end,
+    /// because freeing one right after a recovery crashes survivors.
+    pub fn is_faulty(&self) -> bool {
+        self.faulty
+    }
+
     /// Lets other ranks probe this one, once they have its contact. `Status::State` if the system refuses it.
     pub fn answer_probes(&mut self) -> Result<()> {
         self.liveness = Some(GroupLiveness::new(self.me, self.started)?);
@@ -505,8 +511,7 @@ impl MpiApi for Mpi {
 
 impl Drop for Mpi {
     fn drop(&mut self) {
-        // A communicator in which ranks have failed is safer left to MPI_Finalize.
-        if self.faulty {
+        if self.is_faulty() {
             self.retired.iter_mut().for_each(Comm::leave_to_mpi);
             self.comm.leave_to_mpi();
         }

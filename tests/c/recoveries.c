@@ -9,6 +9,8 @@
  *                      and executes its home node too, whose records rank 0 has.
  *   recoveries orders  four ranks: ranks 3 and 2 fail between sorts of a protected input by two keys. Equal keys keep the order
  *                      of the input.
+ *   recoveries comm    three ranks: rank 1 fails, and the survivors end a group with a communicator of survivors, which is left
+ *                      to MPI.
  *
  * Rank 0 has all records at the end, and prints a line. */
 #include <signal.h>
@@ -44,6 +46,15 @@ static int load(void *user, int32_t owner, ftsort_buffer *out)
   for (k = 0; k < COUNT; k++) keys[k] = key_of(owner, k);
   loaded++;
   return 0;
+}
+
+/* The library's calls of this function come here. */
+static int freed;
+
+int MPI_Comm_free(MPI_Comm *comm)
+{
+  freed++;
+  return PMPI_Comm_free(comm);
 }
 
 static void find_failure(ftsort *group, int failed)
@@ -101,6 +112,24 @@ static int gather(void)
   EXPECT(rank != 0 || (gathered == 2 * MANY && ones == 2 * MANY / 10 * 4));
   ftsort_result_free(result);
   return finish(group);
+}
+
+/* Open MPI crashes survivors that free a communicator right after a failure. */
+static int comm_of_survivors(void)
+{
+  ftsort *group = NULL, *other = NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+  EXPECT(ranks == 3);
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &group) == FTSORT_OK);
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &other) == FTSORT_OK);
+  if (rank == 1) kill(getpid(), SIGKILL);
+  find_failure(group, 1);
+  EXPECT(ftsort_comm(group, &comm) == FTSORT_OK);
+  EXPECT(MPI_Barrier(comm) == MPI_SUCCESS);
+  freed = 0;
+  ftsort_free(group);
+  EXPECT(freed == 0);
+  return finish(other);
 }
 
 /* A record with two keys, the second of which is seldom unique, and its place in the input. */
@@ -187,6 +216,7 @@ int main(int argc, char **argv)
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (argc == 2 && !strcmp(argv[1], "gather")) return gather();
   if (argc == 2 && !strcmp(argv[1], "orders")) return orders();
+  if (argc == 2 && !strcmp(argv[1], "comm")) return comm_of_survivors();
   has_spare = argc == 2 && !strcmp(argv[1], "spare");
   EXPECT(argc == 2 && (has_spare || !strcmp(argv[1], "reload")));
   EXPECT(ranks == (has_spare ? 3 : 4));

@@ -55,7 +55,13 @@ pub fn cases() -> Vec<Case> {
         let body = move || self_checking("redundancy", ranks, &arguments);
         Case::skippable(row.is_quick, name, body)
     });
-    let modes = [("spare", 3), ("reload", 4), ("gather", 3), ("orders", 4)];
+    let modes = [
+        ("spare", 3),
+        ("reload", 4),
+        ("gather", 3),
+        ("orders", 4),
+        ("comm", 3),
+    ];
     let again = modes.map(|(mode, ranks)| {
         let name = format!("results and inputs that moved after failures: {mode}");
         Case::new(true, name, move || recoveries(mode, ranks))
