@@ -1,14 +1,13 @@
 //! Sorts of files that need not fit into memory.
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::group::ftsort;
 use super::handle::{Handle, on_group};
 use super::record::{ftsort_record, read_layout};
-use super::settings::{read_sized, size_to_write, write_sized};
+use super::settings::{path_of, read_sized, size_to_write, write_sized};
 use super::status::ftsort_status;
 use crate::external_files::{Directories, FileSource};
 use ftsort_core::external::parts::{OutputParts, part_name};
@@ -196,17 +195,6 @@ fn described(figures: &ExternalStats, struct_size: usize) -> ftsort_external_sta
 
 fn refuse<T>(text: impl Into<String>) -> Result<T> {
     Err(Error::new(Status::Argument, text))
-}
-
-/// # Safety
-/// `text` is NULL or NUL-terminated.
-unsafe fn path_of(text: *const c_char) -> Option<PathBuf> {
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: this function's contract.
-    let text = unsafe { CStr::from_ptr(text) };
-    Some(PathBuf::from(OsStr::from_bytes(text.to_bytes())))
 }
 
 /// # Safety

@@ -178,7 +178,12 @@ pub(super) unsafe fn make_group(
         Group::create(comm, config, refusal, |transport, observer| {
             if let Some(prefix) = trace {
                 let clock = || transport.now();
-                let place = Place::of(&prefix, files);
+                let place = Place::of(&prefix, files).ok_or_else(|| {
+                    let text = format!(
+                        "config.trace (or FTSORT_TRACE) is {prefix:?}, but the part behind the last slash must be UTF-8"
+                    );
+                    Error::new(Status::Argument, text)
+                })?;
                 opened = Some(Trace::open(place, transport.me(), listener, clock)?);
             }
             Ok(observer)

@@ -1,8 +1,9 @@
 //! A configuration as a group uses it: read from C, checked, with defaults filled in.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fmt::Display;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use super::buffer::ftsort_buffer;
 use super::choice::SortChoice;
@@ -41,7 +42,7 @@ pub(super) struct Settings {
     pub reload: Option<ReloadCallback>,
     pub listener: Listener,
     /// The prefix of trace files; None: no trace is written.
-    pub trace: Option<String>,
+    pub trace: Option<PathBuf>,
     /// The way in which files of the store and the trace are created.
     pub files: FileOptions,
 }
@@ -219,20 +220,28 @@ fn parity_of(config: &ftsort_config) -> Result<ParityShape> {
     ParityShape::new(or(config.parity, 1), or(config.parity_group, 8))
 }
 
+/// Returns a string of the caller. None for NULL.
+///
 /// # Safety
-/// The strings in `config` are NULL or NUL-terminated.
-unsafe fn text_of(text: *const c_char) -> Option<String> {
-    if text.is_null() {
-        return None;
-    }
+/// `text` is NULL, or NUL-terminated as long as the string is used.
+unsafe fn text_of<'a>(text: *const c_char) -> Option<&'a CStr> {
     // SAFETY: the caller's contract.
-    let text = unsafe { CStr::from_ptr(text) };
-    Some(text.to_string_lossy().into_owned())
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}
+
+/// Returns a path of the caller, which may have any bytes. None for NULL.
+///
+/// # Safety
+/// As for [`text_of`].
+pub(super) unsafe fn path_of(text: *const c_char) -> Option<PathBuf> {
+    // SAFETY: the caller's contract.
+    let text = unsafe { text_of(text)? };
+    Some(OsStr::from_bytes(text.to_bytes()).into())
 }
 
 impl Settings {
     /// # Safety
-    /// As for [`read_sized`] and [`text_of`].
+    /// As for [`read_sized`]; the strings in `config` are NULL or NUL-terminated.
     pub unsafe fn read(config: *const ftsort_config) -> Result<Settings> {
         // SAFETY: the caller's contract; the struct holds numbers, pointers and optional functions.
         let config = unsafe { read_sized(config, "config")? };
@@ -265,14 +274,14 @@ impl Settings {
             ));
         }
         // SAFETY: the caller's contract.
-        let directory = unsafe { text_of(config.store_directory) };
+        let directory = unsafe { path_of(config.store_directory) };
         let files = FileOptions {
             group_access: config.group_access != 0,
             sync: config.store_sync != 0,
         };
         let store = match (config.store, directory) {
             (0, _) => StoreChoice::Memory(config.replicas.max(1) as usize),
-            (1, Some(directory)) => directory_store(Path::new(&directory), files),
+            (1, Some(directory)) => directory_store(&directory, files),
             (1, None) => {
                 return Err(Error::new(
                     Status::Argument,
@@ -293,6 +302,7 @@ impl Settings {
         let listener = Listener { config };
         // SAFETY: the caller's contract.
         let faults = unsafe { text_of(config.faults) };
+        let faults = faults.map(|faults| faults.to_string_lossy().into_owned());
         let faults = faults.or_else(|| match faults_of_environment()? {
             (faults, true) => Some(faults),
             (_, false) => {
@@ -301,8 +311,8 @@ impl Settings {
             }
         });
         // SAFETY: the caller's contract.
-        let trace = unsafe { text_of(config.trace) };
-        let trace = trace.or_else(|| std::env::var("FTSORT_TRACE").ok());
+        let trace = unsafe { path_of(config.trace) };
+        let trace = trace.or_else(|| std::env::var_os("FTSORT_TRACE").map(PathBuf::from));
         let has = |check: ftsort_check| config.checks & check as u32 != 0;
         let group = GroupConfig {
             method: sort.method()?,
@@ -338,7 +348,7 @@ impl Settings {
                 user: config.user,
             }),
             listener,
-            trace: trace.filter(|prefix| !prefix.is_empty()),
+            trace: trace.filter(|prefix| !prefix.as_os_str().is_empty()),
             files,
         })
     }
@@ -362,5 +372,39 @@ impl Settings {
         };
         // SAFETY: the struct has its size, and its strings end with a NUL.
         unsafe { Settings::read(&config) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+
+    #[test]
+    fn paths_may_have_any_bytes() {
+        let name = [b"ftsort-\xff-", std::process::id().to_string().as_bytes()].concat();
+        let folder = std::env::temp_dir().join(OsStr::from_bytes(&name));
+        std::fs::create_dir_all(&folder).expect("a folder for temporary files");
+        let text = CString::new(folder.as_os_str().as_bytes()).expect("a path without a NUL");
+        // SAFETY: numbers, pointers and optional functions may all be zero.
+        let zero: ftsort_config = unsafe { std::mem::zeroed() };
+        let config = ftsort_config {
+            struct_size: size_of::<ftsort_config>(),
+            store: 1,
+            store_directory: text.as_ptr(),
+            trace: text.as_ptr(),
+            ..zero
+        };
+        // SAFETY: the struct has its size, and its strings end with a NUL.
+        let settings = unsafe { Settings::read(&config) }.expect("a right configuration");
+        assert_eq!(settings.trace.as_ref(), Some(&folder));
+        let StoreChoice::Directory(open) = settings.group.store else {
+            panic!("another store");
+        };
+        let written = open().write("block", &[b"records"]);
+        written.expect("the folder can be written");
+        assert!(folder.join("block").is_file());
+        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 }

@@ -1,7 +1,9 @@
 //! The files of a trace: one for each rank, and one merged file. See `ftsort_config.trace`.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,18 +24,20 @@ pub struct Place {
 static MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 impl Place {
-    /// The part before the last slash is a folder.
-    pub fn of(prefix: &str, options: FileOptions) -> Place {
-        let (folder, stem) = match prefix.rsplit_once('/') {
-            Some(("", stem)) => ("/", stem),
-            Some(parts) => parts,
-            None => (".", prefix),
+    /// The part before the last slash is a folder, of any bytes. None if the part behind it is not UTF-8.
+    pub fn of(prefix: &Path, options: FileOptions) -> Option<Place> {
+        let prefix = prefix.as_os_str().as_bytes();
+        let (folder, stem) = match prefix.iter().rposition(|byte| *byte == b'/') {
+            Some(0) => (&prefix[..1], &prefix[1..]),
+            Some(slash) => (&prefix[..slash], &prefix[slash + 1..]),
+            None => (&b"."[..], prefix),
         };
-        Place {
-            disk: Disk::new(Path::new(folder), options),
+        let folder = Path::new(OsStr::from_bytes(folder));
+        Some(Place {
+            disk: Disk::new(folder, options),
             folder: folder.into(),
-            stem: stem.into(),
-        }
+            stem: std::str::from_utf8(stem).ok()?.into(),
+        })
     }
 
     /// Returns the folder with the beginning of the file names, for messages.
@@ -125,8 +129,7 @@ mod tests {
         ] {
             std::fs::write(file(name), text).expect("the folder can be written");
         }
-        let prefix = file("t").display().to_string();
-        let mut place = Place::of(&prefix, FileOptions::default());
+        let mut place = Place::of(&file("t"), FileOptions::default()).expect("UTF-8");
         place.merge(&[0, 1, 2].map(Rank)).expect("it can be merged");
         let merged = std::fs::read_to_string(file("t.json")).expect("there is a file");
         assert_eq!(merged, "[\n{\"a\":{}},\n{\"b\":{}},\n{\"c\":{}}\n]\n");
@@ -136,12 +139,11 @@ mod tests {
     #[test]
     fn a_process_empties_a_file_once() {
         let folder = folder("once");
-        let prefix = folder.join("t").display().to_string();
+        let prefix = folder.join("t");
         std::fs::write(folder.join("t.0.json"), "an earlier run").expect("it can be written");
         for number in 0..3 {
-            let (mut file, fresh) = Place::of(&prefix, FileOptions::default())
-                .open(Rank(0))
-                .expect("a file");
+            let mut place = Place::of(&prefix, FileOptions::default()).expect("UTF-8");
+            let (mut file, fresh) = place.open(Rank(0)).expect("a file");
             assert_eq!(fresh, number == 0);
             file.write_all(b"a").expect("it can be written");
         }
@@ -152,16 +154,21 @@ mod tests {
 
     #[test]
     fn a_prefix_is_a_folder_and_the_beginning_of_a_name() {
-        for (prefix, path) in [
-            ("t", "./t.3.json"),
-            ("a/b/t", "a/b/t.3.json"),
-            ("/t", "/t.3.json"),
-            ("a/", "a/.3.json"),
-        ] {
-            assert_eq!(
-                Place::of(prefix, FileOptions::default()).path_of(Rank(3)),
-                Path::new(path)
-            );
+        let cases: [(&[u8], &[u8]); 5] = [
+            (b"t", b"./t.3.json"),
+            (b"a/b/t", b"a/b/t.3.json"),
+            (b"/t", b"/t.3.json"),
+            (b"a/", b"a/.3.json"),
+            (b"\xff/t", b"\xff/t.3.json"),
+        ];
+        let place = |prefix: &[u8]| {
+            let prefix = Path::new(OsStr::from_bytes(prefix));
+            Place::of(prefix, FileOptions::default())
+        };
+        for (prefix, path) in cases {
+            let found = place(prefix).map(|place| place.path_of(Rank(3)));
+            assert_eq!(found.as_deref(), Some(Path::new(OsStr::from_bytes(path))));
         }
+        assert!(place(b"a/\xff").is_none());
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::super::config::ftsort_config;
@@ -41,9 +42,13 @@ impl Paper {
     }
 }
 
+fn place(prefix: &str) -> Place {
+    Place::of(Path::new(prefix), FileOptions::default()).expect("UTF-8")
+}
+
 fn trace_on(paper: &Paper, rank: Rank) -> Trace {
     Trace {
-        place: Place::of("nowhere/at/all", FileOptions::default()),
+        place: place("nowhere/at/all"),
         rank,
         file: Some(Box::new(paper.clone())),
         // SAFETY: NULL is allowed.
@@ -259,8 +264,7 @@ fn a_file_that_cannot_be_created_is_an_invalid_argument() {
     let listener = unsafe { Settings::stopgap(std::ptr::null()) }
         .expect("the defaults are right")
         .listener;
-    let place = Place::of("/nowhere/at/all", FileOptions::default());
-    let error = Trace::open(place, Rank(0), listener, || 0.0)
+    let error = Trace::open(place("/nowhere/at/all"), Rank(0), listener, || 0.0)
         .err()
         .expect("there is no such folder");
     assert_eq!(error.status, Status::Argument);
