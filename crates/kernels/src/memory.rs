@@ -89,6 +89,21 @@ pub fn without_limit<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Runs `work` as [`without_limit`] does, for messages that other ranks wait for. A refusal of the system cannot be agreed
+/// on then, so it becomes `Status::Mpi`, which separates this rank from the others.
+pub fn for_messages<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    without_limit(work).map_err(|error| match error.status {
+        Status::Memory => Error::new(
+            Status::Mpi,
+            format!(
+                "the system has no memory for a message that other ranks wait for: {}",
+                error.text
+            ),
+        ),
+        _ => error,
+    })
+}
+
 /// Makes a budget current for a thread until it is dropped; then the budget before it is current again.
 #[derive(Debug)]
 #[must_use = "the budget is current only as long as this exists"]
@@ -203,13 +218,14 @@ impl MemoryBudget {
 
     /// Checks whether `bytes` more bytes may be used; `Status::Memory` if they would exceed the limit.
     pub(crate) fn check(&self, bytes: usize) -> Result<()> {
-        if WITHOUT_LIMIT.get() > 0 {
-            return Ok(());
-        }
+        let is_exempt = WITHOUT_LIMIT.get() > 0;
         #[cfg(feature = "testing")]
-        if self.refuses() {
+        if self.refuses_memory(is_exempt) {
             let text = format!("the test refuses {bytes} bytes");
             return Err(Error::new(Status::Memory, text));
+        }
+        if is_exempt {
+            return Ok(());
         }
         if bytes <= SMALL && self.used() <= self.limit().saturating_add(EXCESS) {
             return Ok(());
@@ -250,7 +266,8 @@ impl MemoryBudget {
     }
 }
 
-/// Refusals that a test asks for. Every allocation that is not exempt from limits counts as an action, however small.
+/// Refusals that a test asks for. Every allocation that is not exempt from limits counts as an action, however small. Those
+/// that are exempt, which the system alone refuses, are counted apart.
 #[cfg(feature = "testing")]
 mod refusals {
     use std::ops::Range;
@@ -259,32 +276,63 @@ mod refusals {
     use super::MemoryBudget;
 
     #[derive(Default)]
-    pub struct Refusals {
+    struct Counted {
         actions: AtomicU32,
         /// The numbers of the actions to refuse: the first, and the one after the last.
         start: AtomicU32,
         end: AtomicU32,
     }
 
+    impl Counted {
+        fn refuse(&self, numbers: Range<u32>) {
+            self.start.store(numbers.start, Ordering::Relaxed);
+            self.end.store(numbers.end, Ordering::Relaxed);
+        }
+
+        fn refuses(&self) -> bool {
+            let number = self.actions.fetch_add(1, Ordering::Relaxed) + 1;
+            let start = self.start.load(Ordering::Relaxed);
+            (start..self.end.load(Ordering::Relaxed)).contains(&number)
+        }
+    }
+
+    #[derive(Default)]
+    pub struct Refusals {
+        limited: Counted,
+        exempt: Counted,
+    }
+
     impl MemoryBudget {
         /// Makes the actions with these numbers fail, counted from 1 since the budget was created, and no others.
         pub fn refuse(&self, numbers: Range<u32>) {
-            let refusals = &self.0.refusals;
-            refusals.start.store(numbers.start, Ordering::Relaxed);
-            refusals.end.store(numbers.end, Ordering::Relaxed);
+            self.0.refusals.limited.refuse(numbers);
+        }
+
+        /// As [`MemoryBudget::refuse`], for allocations that are exempt from limits.
+        pub fn refuse_exempt(&self, numbers: Range<u32>) {
+            self.0.refusals.exempt.refuse(numbers);
         }
 
         /// Counts an action, and returns whether it must fail. The caller may be another resource than memory.
         pub fn refuses(&self) -> bool {
-            let refusals = &self.0.refusals;
-            let number = refusals.actions.fetch_add(1, Ordering::Relaxed) + 1;
-            let start = refusals.start.load(Ordering::Relaxed);
-            (start..refusals.end.load(Ordering::Relaxed)).contains(&number)
+            self.0.refusals.limited.refuses()
+        }
+
+        pub(super) fn refuses_memory(&self, is_exempt: bool) -> bool {
+            match is_exempt {
+                true => self.0.refusals.exempt.refuses(),
+                false => self.refuses(),
+            }
         }
 
         /// Returns the number of actions so far.
         pub fn actions(&self) -> u32 {
-            self.0.refusals.actions.load(Ordering::Relaxed)
+            self.0.refusals.limited.actions.load(Ordering::Relaxed)
+        }
+
+        /// Returns the number of allocations so far that were exempt from limits.
+        pub fn exempt_actions(&self) -> u32 {
+            self.0.refusals.exempt.actions.load(Ordering::Relaxed)
         }
     }
 }
@@ -451,6 +499,13 @@ mod tests {
         assert_eq!(budget.actions(), 4);
         budget.refuse(5..7);
         assert!(budget.refuses() && budget.refuses() && !budget.refuses());
+        assert_eq!(budget.exempt_actions(), 1);
+        budget.refuse_exempt(2..4);
+        let refused = without_limit(|| Buffer::zeroed(1)).err();
+        assert_eq!(refused.map(|error| error.status), Some(Status::Memory));
+        let refused = for_messages(|| Buffer::zeroed(1)).err();
+        assert_eq!(refused.map(|error| error.status), Some(Status::Mpi));
+        assert!(for_messages(|| Buffer::zeroed(1)).is_ok());
     }
 
     #[test]

@@ -106,7 +106,10 @@ impl Engine<'_> {
                 if records.len() != header.bytes() {
                     return Ok(None);
                 }
-                let records = memory::without_limit(|| Buffer::copy_of(records))?;
+                // Without memory for it, the input counts as one that did not arrive.
+                let Ok(records) = memory::without_limit(|| Buffer::copy_of(records)) else {
+                    return Ok(None);
+                };
                 (header, Awaited::Enclosed(records.into()))
             }
         };

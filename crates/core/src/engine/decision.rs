@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 
 use super::algorithm::{RoundContext, attempt};
 use super::job::{Job, RoundResult};
-use super::relay::{Entries, RelayTree, message_of};
+use super::relay::{Entries, RelayTree};
 use super::{Subcube, table};
 use crate::members::{Members, Rank, RankSet};
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
+use ftsort_kernels::memory;
 
 /// The decisions that hold in a round, one for each subcube of some dimension.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +125,8 @@ impl Job<'_, '_> {
             let Some(table) = gathered else {
                 continue;
             };
-            let proposals = message_of(&table).and_then(|table| table::read(&table));
+            let table = memory::without_limit(|| Buffer::copy_of(&table));
+            let proposals = table.and_then(|table| table::read(&table.into()));
             let decision = proposals.and_then(|entries| {
                 attempt(algorithm, || {
                     algorithm.decide(&at, &subcube, &by_node(entries))

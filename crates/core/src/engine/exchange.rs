@@ -95,7 +95,7 @@ impl Engine<'_> {
     ) -> Result<Option<Vec<Delivery<Slice>>>> {
         // A rank without memory for a control message could not tell the others, which would wait for its
         // message: so the limit does not apply here.
-        let delivered = memory::without_limit(|| self.deliver_now(messages, limit))?;
+        let delivered = memory::for_messages(|| self.deliver_now(messages, limit))?;
         Ok(delivered.ok())
     }
 
@@ -238,7 +238,7 @@ impl Engine<'_> {
         };
         let headers = transfers.iter().map(header).collect::<Result<_>>()?;
         let limit = Header::limit(most_runs) + enclosed;
-        let headers = match memory::without_limit(|| self.deliver_now(headers, limit))? {
+        let headers = match memory::for_messages(|| self.deliver_now(headers, limit))? {
             Ok(headers) => headers,
             Err(tickets) => {
                 let stages = tickets.into_iter().map(|ticket| ticket.map(Stage::Header));
@@ -353,16 +353,18 @@ impl Engine<'_> {
     ) -> Result<Option<(Header, Awaited)>> {
         let (header, rest) = Header::from_message(header_bytes)?;
         if travels_along(header.bytes(), enclosed) {
-            // The payload of a header is not aligned for records.
-            let records = if rest.len() == header.bytes() {
-                memory::without_limit(|| Buffer::copy_of(rest))?
-            } else {
+            if rest.len() != header.bytes() {
                 return Err(Error::new(
                     Status::Internal,
                     "a block of few records came without them",
                 ));
-            };
-            return Ok(Some((header, Awaited::Enclosed(records.into()))));
+            }
+            // The payload of a header is not aligned for records.
+            let records = memory::without_limit(|| Buffer::copy_of(rest));
+            let records = records.map_err(|refused| error.get_or_insert(refused));
+            return Ok(records
+                .ok()
+                .map(|records| (header, Awaited::Enclosed(records.into()))));
         }
         let sizes: Vec<usize> = header.runs.iter().map(|(_, _, bytes)| *bytes).collect();
         let mut awaited = Vec::new();
@@ -428,7 +430,7 @@ fn bundled(runs: &[Run]) -> Result<Slice> {
     }
     let bytes = runs.iter().map(|run| run.data.len()).sum();
     // The receivers wait for this message, so the memory limit does not apply to it.
-    let mut message = memory::without_limit(|| Buffer::unset(bytes))?;
+    let mut message = memory::for_messages(|| Buffer::unset(bytes))?;
     let mut start = 0;
     for run in runs {
         message[start..start + run.data.len()].copy_from_slice(&run.data);

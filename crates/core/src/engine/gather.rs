@@ -117,7 +117,7 @@ impl Engine<'_> {
         let limit = self.gather_limit();
         let own = own.filter(|own| own.len() <= limit);
         // The limit does not apply: a rank that refuses a message would leave the others waiting.
-        let message = memory::without_limit(|| message(own, fingerprint))?;
+        let message = memory::for_messages(|| message(own, fingerprint))?;
         let me = self.members.me();
         let mut others: Vec<Rank> = self
             .members
@@ -128,7 +128,7 @@ impl Engine<'_> {
         let mut tickets = Vec::with_capacity(others.len());
         for rank in &others {
             let receive = || self.transport.receive(*rank, limit + TRAILER);
-            tickets.push((*rank, memory::without_limit(receive)?));
+            tickets.push((*rank, memory::for_messages(receive)?));
         }
         for rank in &others {
             self.stats.bytes_sent += message.len() as u64;

@@ -85,7 +85,7 @@ impl RelayTree {
 
 /// A copy for messages, to which the memory limit does not apply: the other ranks wait for them.
 pub(super) fn message_of(bytes: &[u8]) -> Result<Slice> {
-    Ok(memory::without_limit(|| Buffer::copy_of(bytes))?.into())
+    Ok(memory::for_messages(|| Buffer::copy_of(bytes))?.into())
 }
 
 impl Engine<'_> {

@@ -15,6 +15,8 @@ use ftsort_core::group::{
 use ftsort_core::members::Rank;
 use ftsort_core::query::groups::Aggregate;
 use ftsort_core::rounds::{Round, Rounds, Task, bytes};
+use ftsort_core::sort::{Method, PivotRule};
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -370,6 +372,86 @@ fn every_refusal_in_every_collective_call_is_agreed_on() {
         // A sort of small inputs that has no memory for one more copy takes rounds. Four of the calls are such sorts; two
         // of them sort records with positions, whose copy is sorted with two buffers of scratch.
         assert_eq!(without_error, if in_files { 0 } else { 8 });
+    }
+}
+
+/// Makes every call on 4 ranks, of which rank 1 fails in the first sort, or on 3 ranks, while the system refuses memory to
+/// the last rank that is exempt from limits. Returns the statuses of the survivors, and the number of such allocations.
+fn calls_without_memory(fails: bool, refused: Range<u32>) -> (Vec<Vec<Status>>, u32) {
+    let ranks = if fails { 4 } else { 3 };
+    let budget = MemoryBudget::new();
+    budget.refuse_exempt(refused.clone());
+    let of_last = budget.clone();
+    let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {
+        let handle = mpi.handle();
+        let protocol = ProtocolConfig {
+            repair: Repair::Agree,
+            chunk: 16 << 10,
+            timeout: Timeout::Default,
+            fan_out: ProtocolConfig::FAN_OUT,
+        };
+        // Small inputs take no rounds by default.
+        let rounds = Method::HyperQuickSort(PivotRule::Sampled);
+        let config = GroupConfig {
+            method: fails.then_some(rounds),
+            failures: Plan::parse(if fails { "1@1.send" } else { "" }).expect("a schedule"),
+            ..GroupConfig::default()
+        };
+        let budget = match rank.index() == ranks - 1 {
+            true => Limited(of_last.clone()),
+            false => Limited::default(),
+        };
+        let services = Services {
+            budget: Box::new(budget),
+            ..services(rank)
+        };
+        let statuses = match Group::new(Protocol::new(mpi, protocol), config, services) {
+            Ok(mut group) => every_call(rank, &mut group),
+            Err(error) => vec![error.status],
+        };
+        handle.check().is_ok().then_some(statuses)
+    };
+    let config = SimConfig {
+        seed: 1,
+        timed: true,
+        ..SimConfig::default()
+    };
+    let run = run_ranks_on_large_stacks(ranks, &config, rank_main);
+    assert_eq!(run.hung, [], "{refused:?}");
+    let survivors = run.outcomes.into_iter().flatten().flatten();
+    (survivors.collect(), budget.exempt_actions())
+}
+
+/// Whether all ranks return the same statuses up to a call in which the last one leaves the others with an error that they
+/// return in that call or in the next one. True as well if it never leaves them.
+fn is_told(statuses: &[Vec<Status>]) -> bool {
+    let (last, others) = statuses.split_last().expect("some ranks");
+    let leaves = |list: &[Status]| list.iter().position(|status| *status == Status::Mpi);
+    let Some(left) = leaves(last) else {
+        return others.iter().all(|list| list == last) && !last.contains(&Status::State);
+    };
+    others.iter().all(|list| {
+        let end = leaves(list).unwrap_or(list.len());
+        (left..=left + 1).contains(&end) && list[..left] == last[..left]
+    })
+}
+
+#[test]
+fn a_rank_without_memory_for_a_message_leaves_the_others_with_an_error() {
+    for fails in [false, true] {
+        let (fine, allocations) = calls_without_memory(fails, 0..0);
+        assert_eq!(fine.len(), 3);
+        assert!(is_told(&fine) && allocations > 100, "{allocations}");
+        let mut left = 0;
+        let step = sized(3, 1);
+        for first in (1..=allocations).step_by(step) {
+            for end in [first + 1, u32::MAX] {
+                let (statuses, _) = calls_without_memory(fails, first..end);
+                assert!(is_told(&statuses), "{fails} {first} {end}: {statuses:?}");
+                left += usize::from(statuses[2].contains(&Status::Mpi));
+            }
+        }
+        assert!(left > 50 / step, "{left} of {allocations}");
     }
 }
 

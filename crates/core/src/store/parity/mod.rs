@@ -170,7 +170,7 @@ pub fn part_of(blocks: &Contents<Block>, range: std::ops::Range<usize>) -> Resul
         return Ok(only.clone());
     }
     // Other ranks wait for these bytes, so the memory limit does not apply to them.
-    let mut joined = memory::without_limit(|| Buffer::unset(range.len()))?;
+    let mut joined = memory::for_messages(|| Buffer::unset(range.len()))?;
     let mut rest = &mut joined[..];
     for part in parts {
         let (place, later) = rest.split_at_mut(part.len());

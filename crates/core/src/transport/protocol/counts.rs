@@ -218,7 +218,7 @@ impl<M: MpiApi> CountExchange<'_, M> {
 }
 
 fn message(bytes: &[u8]) -> Result<Slice> {
-    Ok(memory::without_limit(|| Buffer::copy_of(bytes))?.into())
+    Ok(memory::for_messages(|| Buffer::copy_of(bytes))?.into())
 }
 
 fn encoded(distance: usize, count: u64) -> impl Iterator<Item = u8> {

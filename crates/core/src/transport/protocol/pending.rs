@@ -325,7 +325,7 @@ pub fn control_buffer(mpi: &mut impl MpiApi, bytes: usize) -> Result<RecvBuffer>
     if mutant(Mutant::DiscardsAreLimited) {
         return mpi.land(bytes);
     }
-    memory::without_limit(|| mpi.land(bytes))
+    memory::for_messages(|| mpi.land(bytes))
 }
 
 /// Adds a message that has arrived to its receive.
