@@ -127,7 +127,7 @@ mutants! {
     TimeoutFromLastMessage,
     /// A rank that waits for other ranks answers probes as if it was at work.
     WaitingCountsAsWork,
-    /// Probes that were not answered before a long time without waits count as a silence.
+    /// Probes that were not answered before a long time without probes count as a silence.
     OldSilenceCounts,
     /// Failures that were agreed on count as new failures.
     FailuresNotAcknowledged,

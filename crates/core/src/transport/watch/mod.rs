@@ -101,6 +101,9 @@ const PROBE_EVERY: (f64, f64) = (5.0, 0.1);
 const AWAY: (f64, f64) = (10.0, 0.25);
 const LEAST_AWAY: f64 = 10.0 * LOOK_EVERY;
 
+/// The time in seconds by which a look may be late because other processes use the processor.
+const LATE_LOOK: f64 = 20.0 * LOOK_EVERY;
+
 /// The greatest number of probes that a rank sends in a second.
 const PROBES_PER_SECOND: f64 = 64.0;
 
@@ -218,10 +221,17 @@ impl Watch {
         let was_away = self
             .timeout
             .is_some_and(|timeout| away > part_of(timeout, AWAY).max(LEAST_AWAY));
-        if was_away && !mutant(Mutant::OldSilenceCounts) {
-            self.probing_since = now;
+        if was_away {
+            self.probe_anew(now);
         }
         was_away
+    }
+
+    /// From now on only silences count that begin later.
+    fn probe_anew(&mut self, now: f64) {
+        if !mutant(Mutant::OldSilenceCounts) {
+            self.probing_since = now;
+        }
     }
 
     /// Publishes that this rank waits, and sends the probes that are due. `Status::Mpi` if the wait has to end.
@@ -255,6 +265,10 @@ impl Watch {
         let every = part_of(timeout, PROBE_EVERY);
         let peers = self.peers.len().max(1) as f64;
         let pause = (every / peers).max(1.0 / PROBES_PER_SECOND);
+        // Waits that end before their first probe leave the counts of unanswered probes as they are.
+        if now - self.next_probe > every + part_of(timeout, FIRST_PROBE) + LATE_LOOK {
+            self.probe_anew(now);
+        }
         // After a time without waits, or without a processor, the probes do not come all at once.
         self.next_probe = self.next_probe.max(now - every / 8.0);
         while self.next_probe <= now && !self.peers.is_empty() {

@@ -172,13 +172,30 @@ fn the_silence_of_a_rank_counts_on_in_the_next_wait() {
     assert!(end < 75.0, "{end}");
 }
 
-/// The rank missed some probes in a wait that ended, and this rank has sent none since.
-fn end_after_a_silence(peers: &mut Peers) -> (Watch, Option<(f64, String)>) {
+/// Waits that end before the first probe.
+fn short_waits(watch: &mut Watch, peers: &mut Peers, waits: u32) {
+    let probes = peers.probes.get();
+    for _ in 0..waits {
+        let until = peers.now + 0.9;
+        watch.begin(peers.now);
+        assert_eq!(wait(watch, peers, until), None);
+        watch.end(peers);
+        assert_eq!(peers.published, Some(Activity::AtWork));
+    }
+    assert_eq!(peers.probes.get(), probes);
+}
+
+/// The rank missed some probes in a wait that ended, and this rank has sent none since, in a time without waits or with
+/// short ones.
+fn end_after_a_silence(peers: &mut Peers, waits: u32) -> (Watch, Option<(f64, String)>) {
     peers.answers[2] = None;
     let mut watch = watch(Timeout::Default);
     assert_eq!(wait(&mut watch, peers, 25.0), None);
     assert!(peers.signs[2].unanswered >= SILENT_AFTER);
-    peers.now += 100.0;
+    if waits == 0 {
+        peers.now += 100.0;
+    }
+    short_waits(&mut watch, peers, waits);
     watch.begin(peers.now);
     let until = peers.now + 4.0;
     let end = wait(&mut watch, peers, until);
@@ -186,13 +203,15 @@ fn end_after_a_silence(peers: &mut Peers) -> (Watch, Option<(f64, String)>) {
 }
 
 #[test]
-fn a_silence_before_a_time_without_waits_gives_no_rank_up() {
-    let mut peers = peers(Some(Activity::AtWork));
-    let (mut watch, end) = end_after_a_silence(&mut peers);
-    assert_eq!(end, None);
-    let begin = peers.now;
-    let (end, _) = wait(&mut watch, &mut peers, HOUR).expect("rank 2 does not answer");
-    assert!(end - begin > 50.0 && end - begin < 75.0, "{end}");
+fn a_silence_before_a_time_without_long_waits_gives_no_rank_up() {
+    for waits in [0, 110] {
+        let mut peers = peers(Some(Activity::AtWork));
+        let (mut watch, end) = end_after_a_silence(&mut peers, waits);
+        assert_eq!(end, None, "{waits}");
+        let begin = peers.now;
+        let (end, _) = wait(&mut watch, &mut peers, HOUR).expect("rank 2 does not answer");
+        assert!(end - begin > 50.0 && end - begin < 75.0, "{waits}: {end}");
+    }
 }
 
 #[test]
@@ -279,14 +298,7 @@ fn a_rank_without_a_timeout_neither_probes_nor_gives_up() {
 fn short_waits_send_no_probe_and_long_ones_few() {
     let mut peers = peers(Some(Activity::AtWork));
     let mut watch = watch(Timeout::Default);
-    for _ in 0..100 {
-        let until = peers.now + 0.9;
-        watch.begin(peers.now);
-        assert_eq!(wait(&mut watch, &mut peers, until), None);
-        watch.end(&mut peers);
-        assert_eq!(peers.published, Some(Activity::AtWork));
-    }
-    assert_eq!(peers.probes.get(), 0);
+    short_waits(&mut watch, &mut peers, 100);
     watch.begin(peers.now);
     let until = peers.now + 101.0;
     assert_eq!(wait(&mut watch, &mut peers, until), None);
@@ -316,11 +328,13 @@ fn probes_stay_within_their_rate_in_a_large_group() {
 #[cfg(feature = "testing")]
 #[test]
 fn the_mutants_break_the_rules() {
-    set_mutant(Some(Mutant::OldSilenceCounts));
-    let mut silent = peers(Some(Activity::AtWork));
-    let end = end_after_a_silence(&mut silent);
-    set_mutant(None);
-    assert!(end.1.is_some());
+    for waits in [0, 110] {
+        set_mutant(Some(Mutant::OldSilenceCounts));
+        let mut silent = peers(Some(Activity::AtWork));
+        let end = end_after_a_silence(&mut silent, waits);
+        set_mutant(None);
+        assert!(end.1.is_some(), "{waits}");
+    }
 
     set_mutant(Some(Mutant::TimeoutFromLastMessage));
     let mut healthy = peers(Some(Activity::AtWork));
