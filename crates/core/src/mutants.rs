@@ -314,6 +314,12 @@ mutants! {
     EarlierStatesRemovedFirst,
     /// A manifest is replaced although another job has replaced it.
     OtherWriterIgnored,
+    /// A rank that was declared failed replaces or removes a manifest that the survivors have written since.
+    LaterChangeIgnored,
+    /// A rank leaves the drafts of manifests of other ranks, which these may still rename.
+    DraftsOfOthersKept,
+    /// A rank does not read a manifest again that another rank may have replaced before its draft was removed.
+    ManifestNotReadAgain,
     /// Rounds that were run are stored although a rank failed before, so that its nodes keep older states.
     RoundsOfFailedRankStored,
     /// Rounds count as stored although their commit failed.

@@ -54,21 +54,26 @@ pub trait Files {
     /// Creates a file under the name `draft`, and renames it to `name` as soon as it is complete and, if files are to
     /// survive the loss of this host, synced. Replaces a file of that name.
     fn replace(&mut self, draft: &str, name: &str, parts: &[&[u8]]) -> io::Result<()> {
-        self.write(draft, parts)?;
-        self.complete(draft, name)
+        self.write_draft(draft, parts)?;
+        self.name_draft(draft, name)
     }
 
-    /// Renames a complete file, synced if files are to survive the loss of this host. Replaces a file of the new name.
-    fn complete(&mut self, draft: &str, name: &str) -> io::Result<()> {
-        let synced = !mutant(Mutant::SyncLeftOut);
-        if synced {
-            self.sync(draft)?;
+    /// The first part of [`Files::replace`].
+    fn write_draft(&mut self, draft: &str, parts: &[&[u8]]) -> io::Result<()> {
+        self.write(draft, parts)?;
+        if mutant(Mutant::SyncLeftOut) {
+            return Ok(());
         }
+        self.sync(draft)
+    }
+
+    /// The second part of [`Files::replace`].
+    fn name_draft(&mut self, draft: &str, name: &str) -> io::Result<()> {
         self.rename(draft, name)?;
-        if synced {
-            self.sync_names()?;
+        if mutant(Mutant::SyncLeftOut) {
+            return Ok(());
         }
-        Ok(())
+        self.sync_names()
     }
 
     /// Removes a file.

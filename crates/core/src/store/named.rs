@@ -3,6 +3,12 @@
 //! The states themselves are files of a [`Directory`]. The manifest is replaced after a version was committed, and
 //! before the files of the version before it are removed, so that it always names a version with all its files. A job
 //! writes it before its first commit too, so that the next job can remove its files.
+//!
+//! A rank that was declared failed may still run, and change the manifest after the survivors have. All ranks count the
+//! changes alike, and the manifest has the number of its change, so that no rank replaces a later one. No file system
+//! compares and renames in one step, so each rank has a draft of its own, and removes those of others after its change:
+//! a rank that compared before cannot rename its draft any more. Must never: compare the manifest before the draft is
+//! written, or end a change without having read the manifest after the removal of all drafts.
 
 use std::io::{ErrorKind, Read};
 
@@ -14,13 +20,16 @@ use crate::wire::{Reader, Writer};
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// The first bytes of a manifest; the last one is the version of the format.
-const MAGIC: [u8; 8] = *b"ftstat\0\x01";
+const MAGIC: [u8; 8] = *b"ftstat\0\x02";
 
 /// The largest manifest in bytes.
 const MOST_BYTES: u64 = 1 << 10;
 
 /// The greatest number of groups in [`StatesManifest::left`].
 const MOST_LEFT: usize = 64;
+
+/// Stands between the name of the manifest's file and the numbers in the name of a draft of it.
+const DRAFT: &str = ".draft.";
 
 /// The largest length of a name in bytes.
 pub const NAME_LIMIT: usize = 64;
@@ -34,6 +43,8 @@ pub struct StatesManifest {
     pub version_id: VersionId,
     /// The number of nodes of the hypercube.
     pub nodes: u64,
+    /// The number of changes of the manifest up to this one.
+    pub change: u64,
     /// Groups of ended jobs that may have left files.
     pub left: Vec<u64>,
 }
@@ -50,6 +61,7 @@ impl StatesManifest {
             series,
             version_id,
             nodes,
+            change,
             left,
         } = self;
         let mut out = Writer::new();
@@ -58,7 +70,8 @@ impl StatesManifest {
             .u32(series.sort)
             .u32(version_id.version)
             .u32(version_id.faults)
-            .u64(*nodes);
+            .u64(*nodes)
+            .u64(*change);
         // Jobs end seldom; files of the first of so many stay.
         for group in &left[left.len().saturating_sub(MOST_LEFT)..] {
             out.u64(*group);
@@ -81,11 +94,13 @@ impl StatesManifest {
             faults: fields.u32()?,
         };
         let nodes = fields.u64()?;
+        let change = fields.u64()?;
         let (left, end) = fields.rest().as_chunks();
         end.is_empty().then(|| StatesManifest {
             series,
             version_id,
             nodes,
+            change,
             left: left
                 .iter()
                 .map(|group| u64::from_le_bytes(*group))
@@ -102,6 +117,8 @@ pub struct NamedStates {
     me: Rank,
     /// The group that wrote the manifest; None: there is no manifest.
     pub writer: Option<u64>,
+    /// The number of the present change of the manifest, or of the last one; the same on all ranks.
+    pub change: u64,
     /// Groups of ended jobs that may have left files.
     pub left: Vec<u64>,
 }
@@ -124,6 +141,7 @@ impl NamedStates {
             file: format!("ftsort-{name}.states"),
             me,
             writer: None,
+            change: 0,
             left: Vec::new(),
         })
     }
@@ -153,21 +171,39 @@ impl NamedStates {
         Ok(Some(manifest))
     }
 
-    /// Replaces the manifest, unless a group other than that of `manifest` and the last writer has done so.
+    /// Replaces the manifest, unless a group other than that of `manifest` and the last writer has done so, or a later
+    /// change.
     pub fn write(&mut self, manifest: &StatesManifest) -> Result<()> {
-        self.check_writer(manifest.series.group)?;
-        let draft = format!("{}.draft", self.file);
-        // Left by a process that was killed.
-        let _ = self.files.remove(&draft);
-        self.files
-            .replace(&draft, &self.file, &[&manifest.encode()])
-            .map_err(|error| refusal("write", &*self.files, &self.file, &error))
+        let manifest = StatesManifest {
+            change: self.change,
+            ..manifest.clone()
+        };
+        let group = manifest.series.group;
+        let draft = self.draft(group);
+        loop {
+            self.begin_change(&draft, &manifest.encode(), group)?;
+            if let Err(error) = self.files.name_draft(&draft, &self.file) {
+                let _ = self.files.remove(&draft);
+                return Err(refusal("write", &*self.files, &self.file, &error));
+            }
+            self.remove_drafts();
+            // Another rank may have renamed its draft in between, and cannot do so again.
+            let found = self.read()?;
+            if found.is_some_and(|found| found.change >= self.change)
+                || mutant(Mutant::ManifestNotReadAgain)
+            {
+                return Ok(());
+            }
+        }
     }
 
-    /// Removes the manifest, unless a group other than `group` and the last writer has replaced it.
+    /// Removes the manifest, unless a group other than `group` and the last writer has replaced it, or a later change.
     pub fn remove(&mut self, group: u64) -> Result<()> {
-        self.check_writer(group)?;
-        match self.files.remove(&self.file) {
+        let draft = self.draft(group);
+        self.begin_change(&draft, &[], group)?;
+        let removed = self.files.remove(&self.file);
+        self.remove_drafts();
+        match removed {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(refusal("remove", &*self.files, &self.file, &error))
             }
@@ -175,20 +211,71 @@ impl NamedStates {
         }
     }
 
-    /// `Status::Store` if another job continues these states.
+    /// Writes a draft, and then compares the manifest: clients of a network file system see the names as they are once
+    /// they have changed the directory. Leaves no draft after an error.
+    fn begin_change(&mut self, draft: &str, content: &[u8], group: u64) -> Result<()> {
+        // Left by a change that failed.
+        let _ = self.files.remove(draft);
+        let written = self.files.write_draft(draft, &[content]);
+        let checked = written
+            .map_err(|error| refusal("write", &*self.files, draft, &error))
+            .and_then(|()| self.check_writer(group));
+        if checked.is_err() {
+            let _ = self.files.remove(draft);
+        }
+        checked
+    }
+
+    /// The name of this rank's draft. A rank of another job has another one.
+    fn draft(&self, group: u64) -> String {
+        format!("{}{DRAFT}{group:016x}.{}", self.file, self.me)
+    }
+
+    /// Removes the drafts of all ranks, also of jobs that were killed.
+    fn remove_drafts(&mut self) {
+        if mutant(Mutant::DraftsOfOthersKept) {
+            return;
+        }
+        let mut drafts = self.files.list().unwrap_or_default();
+        drafts.retain(|name| self.is_draft(name));
+        for draft in drafts {
+            // Another rank may have removed or renamed it.
+            let _ = self.files.remove(&draft);
+        }
+    }
+
+    /// Whether a file is a draft of this manifest. Files of states with a longer name may begin alike, but their names
+    /// have other letters than the numbers in that of a draft.
+    fn is_draft(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(&self.file);
+        let numbers = rest.and_then(|rest| rest.strip_prefix(DRAFT));
+        let is_number = |byte: u8| byte.is_ascii_hexdigit() || byte == b'.';
+        numbers.is_some_and(|numbers| numbers.bytes().all(is_number))
+    }
+
+    /// `Status::Store` if another job continues these states, or the survivors of this one without this rank.
     fn check_writer(&self, group: u64) -> Result<()> {
         let Some(found) = self.read()? else {
             return Ok(());
         };
+        let refuse = |text: String| Err(Error::new(Status::Store, text));
         let writer = Some(found.series.group);
-        if writer == Some(group) || writer == self.writer || mutant(Mutant::OtherWriterIgnored) {
-            return Ok(());
+        if writer != Some(group) && writer != self.writer && !mutant(Mutant::OtherWriterIgnored) {
+            return refuse(format!(
+                "another job has replaced {}: one job at a time may use a name",
+                self.path()
+            ));
         }
-        let text = format!(
-            "another job has replaced {}: one job at a time may use a name",
-            self.path()
-        );
-        Err(Error::new(Status::Store, text))
+        if found.change > self.change && !mutant(Mutant::LaterChangeIgnored) {
+            return refuse(format!(
+                "{} has change {} of its states, but rank {} makes change {}: the other ranks go on without this rank",
+                self.path(),
+                found.change,
+                self.me,
+                self.change
+            ));
+        }
+        Ok(())
     }
 
     /// The states in these files.
@@ -209,14 +296,41 @@ impl NamedStates {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::fs;
+    use std::io;
+    use std::path::PathBuf;
+    use std::rc::Rc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
     use crate::store::disk::{Disk, FileOptions};
     use proptest::prelude::*;
 
+    /// A new directory, which is removed in the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Folder {
+            static FOLDERS: AtomicU32 = AtomicU32::new(0);
+            let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+            let name = format!("ftsort-test-named-{}-{number}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            Folder(folder)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
     proptest! {
         #[test]
         fn decodes_as_it_was_and_detects_damage(
-            group: u64, sort: u32, version: u32, faults: u32, nodes: u64, at: usize,
+            group: u64, sort: u32, version: u32, faults: u32, nodes: u64, change: u64, at: usize,
             left in prop::collection::vec(any::<u64>(), 0..100),
         ) {
             let left = left[left.len().saturating_sub(MOST_LEFT)..].to_vec();
@@ -224,6 +338,7 @@ mod tests {
                 series: Series { group, sort },
                 version_id: VersionId { version, faults },
                 nodes,
+                change,
                 left,
             };
             let mut bytes = manifest.encode();
@@ -234,6 +349,205 @@ mod tests {
             bytes[at] ^= 1;
             prop_assert_eq!(StatesManifest::decode(&bytes), None);
         }
+    }
+
+    /// The acts of other ranks, once, before the operation of this name.
+    type Others = Rc<Cell<Option<(&'static str, Box<dyn FnOnce()>)>>>;
+
+    /// A directory in which other ranks act between two operations of this one.
+    #[derive(Clone)]
+    struct Interrupted {
+        disk: Disk,
+        others: Others,
+    }
+
+    impl Interrupted {
+        fn interrupt(&self, operation: &str) {
+            match self.others.take() {
+                Some((before, others)) if before == operation => others(),
+                later => self.others.set(later),
+            }
+        }
+    }
+
+    impl Files for Interrupted {
+        fn another(&self) -> Box<dyn Files> {
+            Box::new(self.clone())
+        }
+
+        fn place(&self) -> String {
+            self.disk.place()
+        }
+
+        fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+            self.disk.write(name, parts)
+        }
+
+        fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()> {
+            self.disk.read_at(name, at, into)
+        }
+
+        fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+            self.disk.write_at(name, at, bytes)
+        }
+
+        fn sync(&mut self, name: &str) -> io::Result<()> {
+            self.disk.sync(name)
+        }
+
+        fn sync_names(&mut self) -> io::Result<()> {
+            self.disk.sync_names()
+        }
+
+        fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+            self.interrupt("rename");
+            self.disk.rename(from, to)
+        }
+
+        fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
+            self.disk.read(name)
+        }
+
+        fn remove(&mut self, name: &str) -> io::Result<()> {
+            self.disk.remove(name)
+        }
+
+        fn list(&self) -> io::Result<Vec<String>> {
+            self.interrupt("list");
+            self.disk.list()
+        }
+    }
+
+    /// The ranks of a group with states of one name.
+    struct Group {
+        folder: Folder,
+        others: Others,
+    }
+
+    impl Group {
+        fn new() -> Group {
+            Group {
+                folder: Folder::new(),
+                others: Rc::default(),
+            }
+        }
+
+        /// A rank that makes its change of this number, and commits the version of this number.
+        fn rank(&self, rank: u32, change: u64) -> (NamedStates, StatesManifest) {
+            let files = Interrupted {
+                disk: Disk::new(&self.folder.0, FileOptions::default()),
+                others: Rc::clone(&self.others),
+            };
+            let mut names = NamedStates::new(Box::new(files), "a", Rank(rank)).unwrap();
+            (names.writer, names.change) = (Some(7), change);
+            let manifest = StatesManifest {
+                series: Series { group: 7, sort: 0 },
+                version_id: VersionId {
+                    version: change as u32,
+                    faults: 0,
+                },
+                nodes: 2,
+                change: 0,
+                left: Vec::new(),
+            };
+            (names, manifest)
+        }
+
+        fn write(&self, rank: u32, change: u64) -> Result<()> {
+            let (mut names, manifest) = self.rank(rank, change);
+            names.write(&manifest)
+        }
+
+        /// The committed version, if there is one.
+        fn version(&self) -> Option<u32> {
+            let found = self.rank(0, 0).0.read().unwrap();
+            found.map(|found| found.version_id.version)
+        }
+
+        fn files(&self) -> Vec<String> {
+            Disk::new(&self.folder.0, FileOptions::default())
+                .list()
+                .unwrap()
+        }
+    }
+
+    /// Whether a rank that is behind leaves a manifest that the others have written before.
+    fn later_changes_are_left() -> bool {
+        let group = Group::new();
+        group.write(1, 5).unwrap();
+        let written = group.write(0, 4);
+        let (mut names, _) = group.rank(0, 4);
+        let removed = names.remove(7);
+        [written, removed].iter().all(|changed| {
+            let refused = changed.as_ref().err().map(|error| error.status);
+            refused == Some(Status::Store)
+        }) && group.version() == Some(5)
+    }
+
+    /// Whether a rank that was declared failed before it renames its draft leaves the manifest of the others.
+    fn late_renames_fail() -> bool {
+        let group = Rc::new(Group::new());
+        group.write(0, 3).unwrap();
+        let survivors = Rc::clone(&group);
+        let others = move || survivors.write(1, 5).unwrap();
+        group.others.set(Some(("rename", Box::new(others))));
+        let refused = group.write(0, 4).err().map(|error| error.status);
+        refused == Some(Status::Store) && group.version() == Some(5)
+    }
+
+    /// Whether a survivor replaces the manifest of a rank that renames its draft before that is removed.
+    fn early_renames_are_replaced() -> bool {
+        let group = Group::new();
+        let (stale, manifest) = group.rank(0, 4);
+        let mut disk = Disk::new(&group.folder.0, FileOptions::default());
+        let (draft, file) = (stale.draft(7), stale.file);
+        disk.write(&draft, &[&manifest.encode()]).unwrap();
+        let others = move || disk.rename(&draft, &file).unwrap();
+        group.others.set(Some(("list", Box::new(others))));
+        group.write(1, 5).unwrap();
+        group.version() == Some(5)
+    }
+
+    #[test]
+    fn the_manifest_of_the_survivors_stays() {
+        assert!(later_changes_are_left());
+        assert!(late_renames_fail());
+        assert!(early_renames_are_replaced());
+    }
+
+    #[cfg(feature = "testing")]
+    #[test]
+    fn the_mutants_break_the_rules() {
+        use crate::mutants::set_mutant;
+        let tests: [(Mutant, fn() -> bool); 3] = [
+            (Mutant::LaterChangeIgnored, later_changes_are_left),
+            (Mutant::DraftsOfOthersKept, late_renames_fail),
+            (Mutant::ManifestNotReadAgain, early_renames_are_replaced),
+        ];
+        for (mutant, holds) in tests {
+            set_mutant(Some(mutant));
+            let holds = holds();
+            set_mutant(None);
+            assert!(!holds, "{mutant:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_removes_the_drafts_of_ended_jobs_and_no_other_file() {
+        let group = Group::new();
+        let (names, _) = group.rank(3, 1);
+        let other = "ftsort-a.states.draft.1.states";
+        let mut disk = Disk::new(&group.folder.0, FileOptions::default());
+        for name in [&*names.draft(9), other] {
+            disk.write(name, &[]).unwrap();
+        }
+        group.write(0, 1).unwrap();
+        let mut left = group.files();
+        left.sort();
+        assert_eq!(left, ["ftsort-a.states", other]);
+        let (mut names, _) = group.rank(1, 2);
+        names.remove(7).unwrap();
+        assert_eq!(group.files(), [other]);
     }
 
     #[test]

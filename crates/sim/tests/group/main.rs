@@ -21,6 +21,7 @@ mod redundancy;
 mod refusals;
 mod shares;
 mod spares;
+mod stale_states;
 mod states;
 mod stored_rounds;
 mod stored_sorts;

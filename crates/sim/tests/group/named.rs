@@ -12,11 +12,11 @@ use ftsort_core::store::named::StatesManifest;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 
-const RANKS: usize = 3;
+pub const RANKS: usize = 3;
 
 const ROUNDS: u8 = 3;
 
-const MANIFEST: &str = "ftsort-loop.states";
+pub const MANIFEST: &str = "ftsort-loop.states";
 
 /// The state in a round with which a rank is not done.
 const UNFINISHED: u8 = 99;
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// Runs a job that continues the loop. An error for a wrong state, and if committed work is repeated.
-    fn continued(
+    pub fn continued(
         &self,
         ranks: usize,
         run: (u64, &[Failure]),
@@ -156,7 +156,7 @@ fn round_of(group: &SimGroup<'_>) -> Result<u8> {
     }
 }
 
-fn put(group: &mut SimGroup<'_>, round: u8) -> Result<()> {
+pub fn put(group: &mut SimGroup<'_>, round: u8) -> Result<()> {
     for node in group.members().my_nodes() {
         group.put_state(node, &[node.0 as u8, round])?;
     }
@@ -315,7 +315,7 @@ fn a_job_that_continues_another_may_end_at_any_step() {
 }
 
 /// The world after a job that has committed all rounds.
-fn finished_world() -> World {
+pub fn finished_world() -> World {
     let world = World::default();
     assert_eq!(world.continued(RANKS, (1, &[])), Ok(RANKS));
     world

@@ -110,6 +110,7 @@ impl Checkpoints {
             committed.map(|manifest| (named.states_of(manifest.series), manifest.version_id));
         if let Some(manifest) = &found {
             named.writer = Some(manifest.series.group);
+            named.change = manifest.change;
             named.left.clone_from(&manifest.left);
             named.left.push(manifest.series.group);
             // An earlier call may have announced this group's files, and been refused afterwards.
@@ -384,17 +385,15 @@ impl Checkpoints {
 
     /// Makes `version_id` the version that another job finds, if the states have a name. Collective.
     fn publish(&mut self, engine: &mut Engine<'_>, version_id: VersionId) -> Result<()> {
-        let Some(series) = self.store.series() else {
+        let (Some(series), Some(named)) = (self.store.series(), &self.named) else {
             return Ok(());
         };
         let manifest = StatesManifest {
             series,
             version_id,
             nodes: engine.members.cube().len() as u64,
-            left: self
-                .named
-                .as_ref()
-                .map_or_else(Vec::new, |named| named.left.clone()),
+            change: named.change,
+            left: named.left.clone(),
         };
         self.change_manifest(engine, |named| named.write(&manifest))?;
         if let Some(named) = &mut self.named {
@@ -412,6 +411,7 @@ impl Checkpoints {
         let Some(named) = &mut self.named else {
             return Ok(());
         };
+        named.change += 1;
         let changed = engine.let_lowest_act(|| change(named));
         self.is_unsure = changed.is_err();
         changed

@@ -77,14 +77,14 @@ impl ExternalJob {
             _ => {}
         }
         files
-            .write(&draft, &[&bytes])
+            .write_draft(&draft, &[&bytes])
             .map_err(|error| failed(&**files, &draft, error))?;
         // After a change of the directory a client of a network file system sees names as they are.
         self.check_writer()
             .inspect_err(|_| self.remove_manifest_draft())?;
         let files = &mut self.files.places.output;
         files
-            .complete(&draft, &name)
+            .name_draft(&draft, &name)
             .map_err(|error| failed(&**files, &name, error))
     }
 
