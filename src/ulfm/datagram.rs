@@ -80,9 +80,13 @@ impl DatagramChannel {
         self.started.elapsed().as_secs_f64()
     }
 
-    /// Sends a message that may be lost. A message that is too long, or for a rank that is absent, is
-    /// dropped.
+    /// Sends a message that may be lost. A message that is too long, or for a rank that is absent or that MPI has
+    /// reported as failed, is dropped: Open MPI may crash in a send to a failed rank.
     pub fn send(&mut self, to: Rank, message: Vec<u8>) -> Result<()> {
+        let has_failed = |peer: &Inbox| peer.rank == to && peer.awaited.is_none();
+        if self.peers.iter().any(has_failed) {
+            return Ok(());
+        }
         let place = self.position.get(to.index()).copied().flatten();
         let Some(place) = place.filter(|_| message.len() <= self.limit) else {
             return Ok(());
