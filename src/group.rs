@@ -197,6 +197,8 @@ impl Group {
         // SAFETY: this function's contract.
         let mut mpi = unsafe { Mpi::new(comm, ulfm, config.keep_comm)? };
         let timeout = match config.group.repair {
+            // The ranks agree on the refusal of a timeout that is no time.
+            Repair::Agree if config.group.timeout.check().is_err() => Timeout::Default,
             Repair::Agree => config.group.timeout,
             Repair::Shrink => Timeout::Never,
         };

@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ftsort_tree_share(
             let options = Options::read(options, ranks)?;
             place_of("first", first)?;
             place_of("count", count)?;
-            let share = group.group.tree_share(&options.tree, total);
+            let share = group.group.tree_share(&options.tree, total)?;
             preset(first, share.start);
             preset(count, share.end - share.start);
         }

@@ -121,6 +121,7 @@ impl GroupConfig {
         if let StoreChoice::Parity(shape) = self.store {
             ParityShape::new(shape.shares, shape.group)?;
         }
+        self.timeout.check()?;
         if let Timeout::Seconds(timeout) = self.timeout
             && self.repair == Repair::Shrink
         {
@@ -199,6 +200,22 @@ pub(super) fn unequal(names: &[&str]) -> Error {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn a_timeout_is_a_time() {
+        let checked = |seconds| {
+            let timeout = Timeout::Seconds(seconds);
+            let config = GroupConfig {
+                timeout,
+                ..GroupConfig::default()
+            };
+            config.check(2).map_err(|error| error.status)
+        };
+        for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(checked(seconds), Err(Status::Argument), "{seconds}");
+        }
+        assert_eq!(checked(1e-3), Ok(()));
+    }
 
     #[test]
     fn every_setting_that_ranks_share_is_compared() {

@@ -16,7 +16,8 @@ impl<T: Transport> Group<T> {
     /// when the result was made executes no sink: another rank receives the result for it. Collective.
     ///
     /// # Errors
-    /// As [`Group::recover`]; `Status::Callback` if `consume` fails.
+    /// As [`Group::recover`]; `Status::Argument` if the options name a rank that the group does not have;
+    /// `Status::Callback` if `consume` fails.
     pub fn gather(
         &mut self,
         options: TreeOptions,
@@ -33,7 +34,11 @@ impl<T: Transport> Group<T> {
         consume: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         self.call_with_limit(|group| {
-            let (arguments, options) = match arguments {
+            let checked = arguments.and_then(|(options, result)| {
+                options.request.check(&group.members)?;
+                Ok((options, result))
+            });
+            let (arguments, options) = match checked {
                 Ok((options, result)) => (Ok(result), Ok(options)),
                 Err(error) => (Err(error.clone()), Err(error)),
             };

@@ -211,8 +211,12 @@ impl<T: Transport> Group<T> {
     /// and that the faulty links do not cut off from the sink. Idle spares get nothing. The ranges are contiguous in
     /// the order of ranks, and their sizes differ by one at most. After a collective call all survivors know the same
     /// failed ranks, so that their ranges cover all items. Local; links are not tested.
-    pub fn tree_share(&self, options: &TreeOptions, total: u64) -> Range<u64> {
-        (options.request).share(&self.members, total, self.members.me())
+    ///
+    /// # Errors
+    /// `Status::Argument` if the options name a rank that the group does not have.
+    pub fn tree_share(&self, options: &TreeOptions, total: u64) -> Result<Range<u64>> {
+        options.request.check(&self.members)?;
+        Ok((options.request).share(&self.members, total, self.members.me()))
     }
 
     /// Merges the contributions of all ranks along a tree around faulty links (Leu and Kuo 1996, Sections 3.1 and
@@ -220,8 +224,8 @@ impl<T: Transport> Group<T> {
     /// cut off from the sink are left out if they contribute no bytes. Collective.
     ///
     /// # Errors
-    /// `Status::Argument` on all ranks if a rank that is cut off contributes something; `Status::State` if the links
-    /// were detected.
+    /// `Status::Argument` if the options name a rank that the group does not have, and on all ranks if a rank that is cut
+    /// off contributes something; `Status::State` if the links were detected.
     /// `Status::DataLost` if a rank fails before its contribution has left it: [`Group::lost_ranks`] names it.
     pub fn tree_merge(&mut self, arguments: TreeMerge<'_>) -> Result<Option<Slice>> {
         self.tree_merge_checked(Ok(arguments))
@@ -235,6 +239,7 @@ impl<T: Transport> Group<T> {
         self.call_with_limit(|group| {
             let absent = group.members.without_input();
             let prepared = arguments.and_then(|given| {
+                given.options.request.check(&group.members)?;
                 group.check_spare("the size of the contribution", given.contribution.len())?;
                 let fingerprint = given.operation.fingerprint();
                 let operation = Prepared::new(given.operation, &group.threads);
@@ -278,6 +283,7 @@ impl<T: Transport> Group<T> {
             let ranks = group.members.ranks();
             let idle = |rank| group.members.is_idle_spare(rank);
             let prepared = arguments.and_then(|(options, root, bytes)| {
+                options.request.check(&group.members)?;
                 if root.index() >= ranks {
                     let last = ranks - 1;
                     let text = format!("root is {root}, but the group has ranks 0 to {last}");

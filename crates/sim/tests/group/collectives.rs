@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{SEEDS, SimGroup, all_keys, keys, play, play_group, services, statuses};
+use super::{SEEDS, SimGroup, all_keys, keys, play, play_group, refusal, services, statuses};
 use ftsort_core::faults::Plan;
 use ftsort_core::group::{
     Group, GroupConfig, LastRun, MergeOperation, SortInput, StoreChoice, TreeMerge, TreeOptions,
@@ -136,6 +136,39 @@ fn rounds_run_although_a_rank_fails() {
             .collect();
         assert_eq!(states, [15; 4], "seed {seed}");
     }
+}
+
+/// The node of rank 3 has no home rank, and rank 9 is beyond the hypercube.
+#[test]
+fn trees_with_ranks_that_the_group_does_not_have_are_refused() {
+    let mut wrong = vec![TreeOptions::default(); 4];
+    wrong[0].request.sink = Some(Rank(3));
+    wrong[1].request.sink = Some(Rank(9));
+    wrong[2].request.links.push((Rank(1), Rank(3)));
+    wrong[3].request.links.push((Rank(9), Rank(0)));
+    let outcomes = play_group(3, 1, GroupConfig::default(), "", move |rank, group| {
+        let mut sorted = group.sort_keys(&keys(rank))?;
+        for options in &wrong {
+            let merge = TreeMerge {
+                options: options.clone(),
+                operation: MergeOperation::Concatenate,
+                contribution: &[1],
+            };
+            let errors = [
+                refusal(group.tree_share(options, 7))?,
+                refusal(group.tree_merge(merge))?,
+                refusal(group.tree_broadcast(options.clone(), Rank(0), &[1]))?,
+                refusal(group.gather(options.clone(), &mut sorted, &mut |_| Ok(())))?,
+            ];
+            for error in errors {
+                assert_eq!(error.status, Status::Argument);
+                let expected = "but the group has the ranks 0 to 2";
+                assert!(error.text.ends_with(expected), "{error}");
+            }
+        }
+        group.agree(1).map(drop)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Ok); 3]);
 }
 
 /// Also if only one rank contributes, alone or beside others.

@@ -519,6 +519,32 @@ fn a_monitor_that_cannot_start_on_one_rank_starts_on_none() {
     }
 }
 
+#[test]
+fn monitor_options_that_cannot_be_used_are_refused() {
+    let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
+        let mut config = MonitorConfig {
+            mode: MonitorMode::Foreground,
+            ..MonitorConfig::default()
+        };
+        if rank == Rank(1) {
+            config.options.interval = f64::NAN;
+        }
+        let open = |_: &_, _| Ok(NoDatagrams);
+        let clocks = Box::new(StoppedClocks);
+        let started = group.start_monitor(Ok(config), Ok(true), None, clocks, open, |_, _| Ok(()));
+        if let Err(error) = &started {
+            let is_named = error.text.starts_with("options.interval is NaN;");
+            assert_eq!(is_named, rank == Rank(1), "{error}");
+        }
+        start_monitor(group, true, true)?;
+        group.stop_monitor()?;
+        used_again(group, started)
+    });
+    use Status::{Argument, PeerArgument};
+    let expected = [PeerArgument, Argument, PeerArgument].map(Some);
+    assert_eq!(statuses(&outcomes), expected);
+}
+
 /// Recovers the order of records after a failure, while an action is refused, and gathers it. Returns whether the recovery was
 /// refused, or the error of the gather.
 fn gathered_after_refusal(action: u32) -> std::result::Result<bool, String> {

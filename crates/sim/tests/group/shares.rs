@@ -112,7 +112,7 @@ type Answer = (Rank, usize, Option<Vec<u8>>);
 fn merge_shares(group: &mut SimGroup<'_>, options: &TreeOptions) -> Result<Answer> {
     loop {
         let failed = group.members().faulty().len();
-        let share = group.tree_share(options, ITEMS.into());
+        let share = group.tree_share(options, ITEMS.into())?;
         let items: Vec<u8> = share.map(|item| item as u8).collect();
         let merged = merge(group, options, &items);
         let known = group.members().faulty().len();
@@ -226,7 +226,7 @@ fn the_shares_of_all_ranks_cover_all_items() {
     for network in NETWORKS {
         let config = network.config(StoreChoice::Memory(1));
         let outcomes = play_group(network.ranks, 1, config, "", move |_, group| {
-            let share = group.tree_share(&network.options(), ITEMS.into());
+            let share = group.tree_share(&network.options(), ITEMS.into())?;
             Ok(share.collect::<Vec<u64>>())
         });
         let shares: Vec<Vec<u64>> = outcomes.into_iter().flatten().map(Result::unwrap).collect();

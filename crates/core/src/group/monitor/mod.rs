@@ -57,9 +57,9 @@ impl<T: Transport> Group<T> {
     /// the foreground neither is called.
     ///
     /// # Errors
-    /// `Status::State` if the group has a monitor; `Status::Argument` where the configuration differs between ranks;
-    /// the status of `open` or `serve` where one of them fails on some rank. The group stays usable after all of these,
-    /// without a monitor.
+    /// `Status::State` if the group has a monitor; `Status::Argument` for options that cannot be used, and where the
+    /// configuration differs between ranks; the status of `open` or `serve` where one of them fails on some rank. The
+    /// group stays usable after all of these, without a monitor.
     pub fn start_monitor<D: Datagrams, S>(
         &mut self,
         wanted: Result<MonitorConfig>,
@@ -76,6 +76,10 @@ impl<T: Transport> Group<T> {
                     let text = "the group has a monitor already";
                     return Err(Error::new(Status::State, text));
                 }
+                wanted.options.check().map_err(|error| Error {
+                    text: format!("options.{}", error.text),
+                    ..error
+                })?;
                 Ok((wanted, threads?))
             });
             let ((wanted, threads), _) = group.apart_from_jobs(|engine| {

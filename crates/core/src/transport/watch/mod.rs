@@ -32,6 +32,21 @@ pub enum Timeout {
     Never,
 }
 
+impl Timeout {
+    /// `Status::Argument` for a number of seconds that is no time.
+    pub fn check(self) -> Result<()> {
+        match self {
+            Timeout::Seconds(seconds) if !seconds.is_finite() || seconds <= 0.0 => {
+                let text = format!(
+                    "the timeout is {seconds} seconds: pass a finite number above 0, or Timeout::Never"
+                );
+                Err(Error::new(Status::Argument, text))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The default timeout in seconds.
 pub const DEFAULT_SECONDS: f64 = 60.0;
 

@@ -46,6 +46,21 @@ impl TreeRequest {
         }
     }
 
+    /// `Status::Argument` if the sink or an end of a link is no rank of the group.
+    pub fn check(&self, members: &Members) -> Result<()> {
+        let last = members.ranks() - 1;
+        let ends = self.links.iter().flat_map(|(one, other)| [*one, *other]);
+        let linked = ends.map(|end| ("a rank in options.links", end));
+        let mut named = linked.chain(self.sink.map(|sink| ("options.sink", sink)));
+        match named.find(|(_, rank)| rank.index() > last) {
+            Some((name, rank)) => Err(Error::new(
+                Status::Argument,
+                format!("{name} is {rank}, but the group has the ranks 0 to {last}"),
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the same request for data that cannot be divided.
     pub fn undivided(&self) -> TreeRequest {
         let remedy = match self.remedy {
