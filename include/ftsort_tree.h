@@ -70,7 +70,9 @@ typedef struct ftsort_tree_options {
   /** Not 0: the tree leads to the node of rank `sink`. 0: FIND_TREE chooses a node with the fewest faulty links
    * (1996 paper, Section 3.1); without faulty links the node of the lowest survivor. */
   int32_t has_sink;
-  int32_t sink;                /**< A rank; if it has failed, the executor of its node takes its place. */
+  /** A rank; if it has failed, the executor of its node takes its place. In ftsort_gather_sorted no spare without a
+   * node. */
+  int32_t sink;
   int32_t operation;           /**< One of `ftsort_tree_op`; ftsort_tree_merge only. */
   int32_t key;                 /**< One of `ftsort_key`, a number; for the operations on arrays of numbers. */
   /** Not 0: only contributions of adjacent nodes are merged, in their order; others stay apart on the way, and the
@@ -194,15 +196,17 @@ typedef int (*ftsort_consume_fn)(void *user, const void *records, size_t count);
  * round 1.
  *
  * \param options  borrowed for the call; NULL selects all defaults. The sink of the tree receives the records
- *                 (`ftsort_tree_info.executor`). The operation has no effect, but must be the same on all ranks
+ *                 (`ftsort_tree_info.executor`), and is no spare without a node. The operation has no effect, but
+ *                 must be the same on all ranks
  * \param result   the result of this rank of a sort of this group, of the same sort on all ranks; it receives
  *                 blocks that are rebuilt
  * \param consume  see `ftsort_consume_fn`; not NULL on any rank, because any rank may receive the records
  * \param user     passed to `consume` and never read
  * \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if `options` differs between ranks, if `options->links`
- *         separates a rank, or if the results are not of one sort; FTSORT_ERR_STATE also if links that
- *         `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST if the result cannot be recovered;
- *         FTSORT_ERR_CORRUPT; FTSORT_ERR_CALLBACK; or another status of "Collective calls"
+ *         separates a rank, if the sink is a spare without a node, or if the results are not of one sort;
+ *         FTSORT_ERR_STATE also if links that `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST if
+ *         the result cannot be recovered; FTSORT_ERR_CORRUPT; FTSORT_ERR_CALLBACK; or another status of "Collective
+ *         calls"
  */
 ftsort_status ftsort_gather_sorted(ftsort *group, const ftsort_tree_options *options, ftsort_result *result,
                                    ftsort_consume_fn consume, void *user);

@@ -28,13 +28,15 @@ pub type ftsort_consume_fn =
 /// is round 1.
 ///
 /// \param options  borrowed for the call; NULL selects all defaults. The sink of the tree receives the records
-///                 (`ftsort_tree_info.executor`). The operation has no effect, but must be the same on all ranks
+///                 (`ftsort_tree_info.executor`), and is no spare without a node. The operation has no effect, but
+///                 must be the same on all ranks
 /// \param result   the result of this rank of a sort of this group, of the same sort on all ranks; it receives
 ///                 blocks that are rebuilt
 /// \param consume  see `ftsort_consume_fn`; not NULL on any rank, because any rank may receive the records
 /// \param user     passed to `consume` and never read
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if `options` differs between ranks, if `options->links`
-///         separates a rank, or if the results are not of one sort; FTSORT_ERR_STATE also if links that
+///         separates a rank, if the sink is a spare without a node, or if the results are not of one sort;
+///         FTSORT_ERR_STATE also if links that
 ///         `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST if the result cannot be recovered;
 ///         FTSORT_ERR_CORRUPT; FTSORT_ERR_CALLBACK; or another status of "Collective calls"
 ///

@@ -81,7 +81,8 @@ pub struct ftsort_tree_options {
     /// Not 0: the tree leads to the node of rank `sink`. 0: FIND_TREE chooses a node with the fewest faulty links
     /// (1996 paper, Section 3.1); without faulty links the node of the lowest survivor.
     pub has_sink: i32,
-    /// A rank; if it has failed, the executor of its node takes its place.
+    /// A rank; if it has failed, the executor of its node takes its place. In ftsort_gather_sorted no spare without a
+    /// node.
     pub sink: i32,
     /// One of `ftsort_tree_op`; ftsort_tree_merge only.
     pub operation: i32,

@@ -32,8 +32,8 @@ static ftsort_status gather(ftsort *group, ftsort_result **result)
   ftsort_status status = sort(group, result);
   step.part = 0;
   if (status != FTSORT_OK) return status;
-  options.has_sink = 1;
   options.sink = (int32_t)(drawn(102) % (uint64_t)ranks);
+  options.has_sink = !ftsort_is_spare(group, options.sink);
   status = ftsort_gather_sorted(group, &options, *result, consume, NULL);
   expect(status != FTSORT_ERR_CALLBACK, "a piece of a gather");
   step.part = step.handed_out;

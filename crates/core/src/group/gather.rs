@@ -4,7 +4,7 @@ use super::config::agree_on_equal;
 use super::{Group, Sorted, TreeOptions};
 use crate::transport::Transport;
 use crate::tree::run::collect::{Collect, Progress};
-use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// The bytes that travel at once.
 const WINDOW: usize = 4 << 20;
@@ -16,8 +16,8 @@ impl<T: Transport> Group<T> {
     /// when the result was made executes no sink: another rank receives the result for it. Collective.
     ///
     /// # Errors
-    /// As [`Group::recover`]; `Status::Argument` if the options name a rank that the group does not have;
-    /// `Status::Callback` if `consume` fails.
+    /// As [`Group::recover`]; `Status::Argument` if the options name a rank that the group does not have, or an idle
+    /// spare as the sink; `Status::Callback` if `consume` fails.
     pub fn gather(
         &mut self,
         options: TreeOptions,
@@ -36,7 +36,17 @@ impl<T: Transport> Group<T> {
         self.call_with_limit(|group| {
             let checked = arguments.and_then(|(options, result)| {
                 options.request.check(&group.members)?;
-                Ok((options, result))
+                let sink = options.request.sink;
+                match sink.filter(|sink| group.members.is_idle_spare(*sink)) {
+                    // It would take its node over from another rank that has received records.
+                    Some(sink) => Err(Error::new(
+                        Status::Argument,
+                        format!(
+                            "options.sink is {sink}, an idle spare: pass a rank that has a node"
+                        ),
+                    )),
+                    None => Ok((options, result)),
+                }
             });
             let (arguments, options) = match checked {
                 Ok((options, result)) => (Ok(result), Ok(options)),

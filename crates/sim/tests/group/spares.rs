@@ -116,6 +116,11 @@ fn trees_and_states_leave_out_idle_spares_and_reach_them() -> Result<()> {
             let from_spare = group.tree_broadcast(TreeOptions::default(), Rank(3), &sent);
             let error = refusal(from_spare.map(drop))?;
             assert!(error.text.contains("root is 3, an idle spare"), "{error}");
+            let mut sorted = group.sort_keys(&keys_beside(Rank(3), rank))?;
+            let mut to_spare = TreeOptions::default();
+            to_spare.request.sink = Some(Rank(3));
+            let error = refusal(group.gather(to_spare, &mut sorted, &mut |_| Ok(())))?;
+            assert!(error.text.contains("sink is 3, an idle spare"), "{error}");
             let contribution = [rank.0 as u8];
             let merge = |contribution| TreeMerge {
                 options: TreeOptions::default(),
