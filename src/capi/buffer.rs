@@ -207,8 +207,12 @@ pub unsafe extern "C" fn ftsort_buffer_reuse(
         };
         match inbox.into_buffer() {
             Ok(buffer) => next.replace(buffer),
-            Err(_) => return std::ptr::null_mut(),
+            Err(error) => {
+                next.refusal = Some(error);
+                return std::ptr::null_mut();
+            }
         }
+        next.refusal = None;
         next.reused = true;
     }
     if let Some(bytes) = bytes {
@@ -220,6 +224,7 @@ pub unsafe extern "C" fn ftsort_buffer_reuse(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::memory::MemoryBudget;
 
     #[test]
     fn an_appended_message_stays_where_the_caller_reads_it() {
@@ -252,5 +257,22 @@ mod tests {
         assert!(bytes.is_null());
         let refusal = buffer.into_refusal("the callback refuses".into());
         assert_eq!(refusal.status, Status::Memory);
+    }
+
+    /// A message that is used elsewhere is copied.
+    #[test]
+    fn a_message_without_memory_for_its_copy_is_a_refusal_of_memory() {
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        let message: Slice = Buffer::zeroed(3 << 20).expect("there is memory").into();
+        for (limit, status) in [(4 << 20, Status::Memory), (8 << 20, Status::Callback)] {
+            budget.set_limit(limit);
+            let mut next = ftsort_buffer::offering(Offer::Message(message.clone()));
+            // SAFETY: a buffer as an `absorb` callback gets it.
+            let address = unsafe { ftsort_buffer_reuse(&mut next, std::ptr::null_mut()) };
+            assert_eq!(address.is_null(), status == Status::Memory);
+            let refusal = next.into_refusal("the callback returned 1".into());
+            assert_eq!(refusal.status, status);
+        }
     }
 }
