@@ -186,13 +186,13 @@ impl Members {
     /// Sets the host of each rank: ranks with the same number are on the same host.
     pub fn set_hosts(&mut self, hosts: impl Into<Arc<[u64]>>) {
         self.hosts = hosts.into();
-        self.one_host = self.hosts.windows(2).all(|pair| pair[0] == pair[1]);
         let here = self.host(self.me);
-        let survivors = self.survivors();
-        self.living_here = survivors.filter(|rank| self.host(*rank) == here).count();
+        let is_here = |rank: &Rank| self.host(*rank) == here;
+        self.living_here = self.survivors().filter(is_here).count();
+        self.one_host = self.living_here == self.survivors().count();
     }
 
-    /// Returns whether all ranks are on one host, as far as is known.
+    /// Returns whether all ranks that had not failed when the hosts became known are on one host, as far as is known.
     pub fn is_one_host(&self) -> bool {
         self.one_host
     }
@@ -467,14 +467,15 @@ mod tests {
         assert!(members.faulty().is_empty());
     }
 
-    /// They share the memory of the host.
+    /// They share the memory of the host. The hosts of ranks that failed before are not known.
     #[test]
     fn the_survivors_on_the_host_of_a_rank_are_counted() {
         let mut members = Members::new(Rank(1), 5);
         members.set_hosts(vec![7, 8, 8, 8, 7]);
-        assert_eq!(members.living_here(), 3);
         members.absorb(&RankSet::from_ranks(5, [Rank(0), Rank(3)]));
-        assert_eq!(members.living_here(), 2);
+        assert_eq!((members.living_here(), members.is_one_host()), (2, false));
+        members.set_hosts(vec![0, 8, 8, 0, 8]);
+        assert_eq!((members.living_here(), members.is_one_host()), (3, true));
     }
 
     #[test]
