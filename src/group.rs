@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use mpi_sys::MPI_Comm;
 
-use crate::host::{HostShare, identity, processors, thread_share};
+use crate::host::{HostShare, identity, processors};
 use crate::launch::{KillTimer, end_process, heartbeats_have_a_thread, missing_settings};
 use crate::monitor_thread::{MonitorThread, SystemClocks};
 use crate::ulfm::{
@@ -42,6 +42,7 @@ use ftsort_core::store::disk::{Disk, FileOptions};
 use ftsort_core::transport::mpi_api::MpiApi;
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout, Transport};
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::Threads;
 
 /// The transport of a [`Group`].
 pub type MpiTransport = Protocol<Mpi>;
@@ -77,7 +78,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             group: GroupConfig {
-                threads: thread_share(),
+                threads: Threads::OfGroup,
                 ..GroupConfig::default()
             },
             accept_no_ulfm: false,

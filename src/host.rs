@@ -1,8 +1,8 @@
 //! The host of a rank: its identity, and the share of its memory and processors that the rank may use.
 
 use std::hash::{Hash, Hasher};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use twox_hash::XxHash3_64;
@@ -16,15 +16,19 @@ use ftsort_kernels::pages::ProcessPages;
 /// Bytes that a job may use before the system is asked for its free memory, which takes longer than a small sort.
 const UNASKED: usize = 8 << 20;
 
-/// The survivors on this host.
-static SHARERS: AtomicUsize = AtomicUsize::new(1);
-
-/// Bytes that this process gave back before the present job.
-static OWED: AtomicUsize = AtomicUsize::new(0);
-
-/// The memory budget of one group, and the share of the host that its rank may use.
+/// The memory budget of one group, and the share of the host that its rank may use. A process may have several groups,
+/// also in several threads.
 pub(crate) struct HostShare {
     memory: MemoryBudget,
+    figures: Arc<Figures>,
+}
+
+/// The figures from which the share of one group follows, as measurements on any thread read them.
+struct Figures {
+    /// The survivors of the group on this host.
+    sharers: AtomicUsize,
+    /// Bytes that this process gave back before the present job of the group.
+    owed: AtomicUsize,
 }
 
 impl HostShare {
@@ -32,6 +36,10 @@ impl HostShare {
     pub fn new() -> HostShare {
         HostShare {
             memory: MemoryBudget::new(),
+            figures: Arc::new(Figures {
+                sharers: AtomicUsize::new(1),
+                owed: AtomicUsize::new(0),
+            }),
         }
     }
 }
@@ -50,16 +58,18 @@ impl HostBudget for HostShare {
         // this process may request the same amount again, because other ranks may not have reached this point
         // yet.
         let kept = ProcessPages::get().retained_bytes();
-        let scarce = kept > UNASKED && kept > Room::now().without_kept() / sharers();
+        let scarce = kept > UNASKED && kept > Room::now().without_kept() / self.figures.sharers();
         let owed = if scarce && ProcessPages::get().release_retained() {
             kept
         } else {
             0
         };
-        OWED.store(owed, Ordering::Relaxed);
+        self.figures.owed.store(owed, Ordering::Relaxed);
         match limit {
             0 => {
                 let unasked = self.memory.used().saturating_add(UNASKED);
+                let figures = Arc::clone(&self.figures);
+                let share = move |used| figures.share(used);
                 self.memory.set_measured_limit(unasked, share);
             }
             limit => self.memory.set_limit(limit),
@@ -67,14 +77,29 @@ impl HostBudget for HostShare {
     }
 
     fn set_survivors_here(&mut self, survivors_here: usize) {
-        SHARERS.store(survivors_here.max(1), Ordering::Relaxed);
+        let sharers = survivors_here.max(1);
+        self.figures.sharers.store(sharers, Ordering::Relaxed);
+    }
+
+    /// Returns this rank's share of the processors that its process may use. The share grows when other ranks of
+    /// the host fail.
+    fn threads(&self) -> Threads {
+        let figures = Arc::clone(&self.figures);
+        Threads::measured(move || (processors() / figures.sharers()).max(1))
     }
 }
 
-/// Returns this rank's share of the processors that its process may use. The share grows when other ranks of
-/// the host fail.
-pub(crate) fn thread_share() -> Threads {
-    Threads::measured(|| (processors() / sharers()).max(1))
+impl Figures {
+    fn sharers(&self) -> usize {
+        self.sharers.load(Ordering::Relaxed)
+    }
+
+    /// Returns the share of the memory in bytes, given how many bytes are used.
+    fn share(&self, used: usize) -> usize {
+        let part = Room::now().all() / self.sharers();
+        used.saturating_add(part)
+            .max(self.owed.load(Ordering::Relaxed))
+    }
 }
 
 /// Returns the number of processors that this process may use.
@@ -94,16 +119,6 @@ pub(crate) fn identity(host: &str, rank: Rank) -> (u64, u64) {
     let mut hasher = XxHash3_64::new();
     (host, time, std::process::id(), rank).hash(&mut hasher);
     (host, hasher.finish())
-}
-
-fn sharers() -> usize {
-    SHARERS.load(Ordering::Relaxed)
-}
-
-fn share(used: usize) -> usize {
-    let part = Room::now().all() / sharers();
-    let owed = OWED.load(Ordering::Relaxed);
-    used.saturating_add(part).max(owed)
 }
 
 /// Bytes that all processes together could allocate now; no limit where the system does not report one.
@@ -157,6 +172,19 @@ mod tests {
         assert_eq!(host, same);
         assert_ne!(nonce, other);
         assert_ne!(host, identity("b", Rank(0)).0);
+    }
+
+    #[test]
+    fn groups_of_one_process_have_shares_of_their_own() {
+        let mut alone = HostShare::new();
+        let mut crowded = HostShare::new();
+        alone.begin_job(0, 1);
+        crowded.begin_job(0, 8);
+        let limits = [&alone, &crowded].map(|group| group.memory.measured_limit());
+        // The free memory changes between the two measurements.
+        assert!(limits[0] / 4 > limits[1], "{limits:?}");
+        crowded.set_survivors_here(1);
+        assert!(crowded.memory.measured_limit() / 4 > limits[1]);
     }
 
     #[test]

@@ -10,7 +10,6 @@ use super::choice::SortChoice;
 use super::config::{ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_finding};
 use super::guard::c_text;
 use crate::group::directory_store;
-use crate::host::thread_share;
 use crate::launch::faults_of_environment;
 use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::faults::Plan;
@@ -324,7 +323,7 @@ impl Settings {
                 purity: has(ftsort_check::FTSORT_CHECK_PURITY),
             },
             threads: match config.threads {
-                0 => thread_share(),
+                0 => Threads::OfGroup,
                 threads if threads <= MAX_THREADS => Threads::Fixed(threads as usize),
                 threads => {
                     let expected = format!("at most {MAX_THREADS}");

@@ -11,7 +11,7 @@ use crate::store::memory::Memory;
 use crate::store::parity::{Parity, grouping};
 use crate::transport::Transport;
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::ThreadPool;
+use ftsort_kernels::kernel::{ThreadPool, Threads};
 use ftsort_kernels::pages;
 
 impl<T: Transport> Group<T> {
@@ -41,12 +41,16 @@ impl<T: Transport> Group<T> {
         if config.min_survivors <= members.ranks() {
             members.set_quorum(config.min_survivors);
         }
+        let threads = match &config.threads {
+            Threads::OfGroup => services.budget.threads(),
+            threads => threads.clone(),
+        };
         let mut group = Group {
             transport,
             store: Box::new(Memory::new(0)),
             states: Checkpoints::new(Box::new(Memory::new(0)), &members),
             clears: 0,
-            threads: ThreadPool::from(config.threads.clone()),
+            threads: ThreadPool::from(threads),
             id: 0,
             seed: 0,
             agreed_layout: None,

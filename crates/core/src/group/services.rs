@@ -10,6 +10,7 @@ use crate::engine::{MessageEvent, Observer, Occasion, Span};
 use crate::members::Rank;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::kernel::Threads;
 use ftsort_kernels::memory::MemoryBudget;
 
 /// The kind of a job, which is a span around its phases.
@@ -65,6 +66,11 @@ pub trait HostBudget {
     /// calling thread.
     fn memory(&self) -> Option<&MemoryBudget> {
         None
+    }
+
+    /// The threads of a group that uses its share of the host's processors ([`Threads::OfGroup`]).
+    fn threads(&self) -> Threads {
+        Threads::Fixed(1)
     }
 
     /// A job begins: its buffers may take `limit` bytes, or, if that is 0, this rank's share of the host's

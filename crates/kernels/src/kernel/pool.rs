@@ -24,6 +24,8 @@ pub enum Threads {
     Fixed(usize),
     /// The number that this function returns when there is work.
     Measured(Arc<dyn Fn() -> usize + Send + Sync>),
+    /// A group's share of the processors, which the group replaces by another of these values. Outside of a group 1.
+    OfGroup,
 }
 
 impl Threads {
@@ -36,6 +38,7 @@ impl Threads {
         match self {
             Threads::Fixed(number) => *number,
             Threads::Measured(measure) => measure(),
+            Threads::OfGroup => 1,
         }
     }
 }
@@ -51,6 +54,7 @@ impl fmt::Debug for Threads {
         match self {
             Threads::Fixed(number) => write!(out, "Fixed({number})"),
             Threads::Measured(_) => out.write_str("Measured"),
+            Threads::OfGroup => out.write_str("OfGroup"),
         }
     }
 }
