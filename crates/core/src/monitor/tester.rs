@@ -315,6 +315,19 @@ mod tests {
         assert_eq!((tests.passes(Rank(1)), tests.passes(Rank(2))), (101, 0));
     }
 
+    /// A rank that leaves its tester for another one and returns has not passed its tests in a row.
+    #[test]
+    fn an_interval_without_a_test_ends_the_row() {
+        let mut tests = warmed_up(MonitorOptions::default());
+        run_interval(&mut tests, 100.0, &[0.01]);
+        let passes = |tests: &Tester| [1, 2].map(|rank| tests.passes(Rank(rank)));
+        assert_eq!(passes(&tests), [101, 0]);
+        run_interval(&mut tests, 101.0, &[0.01, 0.01]);
+        assert_eq!(passes(&tests), [102, 1]);
+        assert_eq!(tests.finish(103.0), IntervalOutcome::default());
+        assert_eq!(passes(&tests), [0, 0]);
+    }
+
     #[test]
     fn the_first_test_may_outlast_the_interval() {
         let mut tests = tests(MonitorOptions::default());

@@ -59,6 +59,36 @@ pub fn start_monitor_with(
     started.map(drop)
 }
 
+/// A monitor that starts after a failure, in the foreground or in the background.
+#[test]
+fn a_rank_that_failed_before_the_monitor_is_not_recommended() {
+    for mode in [MonitorMode::Foreground, MonitorMode::Background] {
+        let outcomes = play_group(4, 1, GroupConfig::default(), "1@10", move |rank, group| {
+            fail_in(group, 10, 1)?;
+            let clocks = Box::new(UnevenClocks {
+                is_slow: false,
+                used: Cell::new(0.0),
+            });
+            let config = MonitorConfig {
+                mode,
+                ..MonitorConfig::default()
+            };
+            let open = |_: &_, _| Ok(NoDatagrams);
+            let (state, _) =
+                group.start_monitor(Ok(config), Ok(true), None, clocks, open, |_, _| Ok(()))?;
+            for other in Rank::all(4) {
+                let view = state.view(other).expect("a rank of the group");
+                assert_eq!(view.recommended, other != Rank(1), "{mode:?}");
+                assert_eq!(view.counter, u32::from(other == Rank(1)));
+            }
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            whole(group, &mut sorted).map(|whole| whole.len())
+        });
+        let gathered: usize = outcomes.into_iter().flatten().map(Result::unwrap).sum();
+        assert_eq!(gathered, 300, "{mode:?}");
+    }
+}
+
 /// Returns the addresses of the blocks of a result.
 fn addresses(sorted: &Sorted) -> Vec<*const u8> {
     let blocks = sorted.blocks();

@@ -11,7 +11,7 @@ use super::policy::{Clocks, MonitorPolicy};
 use super::state::{Datagrams, Mind, MonitorState, locked};
 use crate::engine::{Load, Placement, PlacementPolicy};
 use crate::members::{Members, Rank, RankSet};
-use crate::monitor::{Foreground, Monitor, MonitorOptions};
+use crate::monitor::{Action, Foreground, Monitor, MonitorOptions};
 use ftsort_kernels::error::{Error, Result, Status};
 
 struct StoppedClocks;
@@ -166,6 +166,47 @@ fn a_suspected_rank_is_excluded() {
     assert!(wants_change(&policies, 0, &RankSet::new(3)));
     for placement in settle(&mut policies) {
         assert!(placement.excluded.contains(Rank(2)));
+    }
+}
+
+/// The receivers of the messages that a background monitor sends at this time.
+fn sent_to(policy: &MonitorPolicy, now: f64) -> Vec<Rank> {
+    match &mut *locked(&policy.state.mind) {
+        Mind::Background(monitor) => {
+            let actions = monitor.tick(now).into_iter();
+            let receivers = actions.filter_map(|action| match action {
+                Action::Send { to, .. } => Some(to),
+                Action::RunTest { .. } => None,
+            });
+            receivers.collect()
+        }
+        Mind::Foreground(_) => Vec::new(),
+    }
+}
+
+/// At a placement each monitor learns of the ranks that have not reported because they have failed.
+#[test]
+fn monitors_learn_of_failures_at_a_placement() {
+    let mut policies: Vec<MonitorPolicy> = (0..3).map(|rank| policy(rank, 3)).collect();
+    assert_eq!(sent_to(&policies[0], 0.0), [1, 2].map(Rank));
+    let reports: Vec<Vec<u8>> = policies
+        .iter_mut()
+        .map(|policy| policy.local_report(&Load::default()))
+        .collect();
+    let told = [(Rank(0), &reports[0][..]), (Rank(1), &reports[1][..])];
+    let survivors = RankSet::from_ranks(3, [0, 1].map(Rank));
+    for policy in &mut policies[..2] {
+        policy.settle(&told, &survivors);
+        for rank in [0, 1, 2].map(Rank) {
+            let view = policy.state.view(rank).expect("a rank of the group");
+            assert_eq!(view.recommended, rank != Rank(2));
+        }
+        // Rank 2 is not tested any more, although its tests have failed since.
+        let view = policy.state.view(Rank(2));
+        for interval in 1..30 {
+            assert!(!sent_to(policy, f64::from(interval)).contains(&Rank(2)));
+        }
+        assert_eq!(policy.state.view(Rank(2)), view);
     }
 }
 
