@@ -109,12 +109,15 @@ impl Buffer {
     fn new(len: usize, fill: Fill, added: usize) -> Result<Buffer> {
         let budget = MemoryBudget::current();
         budget.check(added)?;
-        let storage = Storage::new(len, fill)
+        // The bytes behind the last one are there too, as a mapping has no more bytes than it is asked for.
+        let capacity = len.checked_next_multiple_of(ALIGNMENT);
+        let storage = capacity.and_then(|capacity| Some((Storage::new(capacity, fill)?, capacity)));
+        let (storage, capacity) = storage
             .ok_or_else(|| Error::new(Status::Memory, format!("cannot allocate {len} bytes")))?;
         let mut buffer = Buffer {
             storage,
             len,
-            capacity: len.next_multiple_of(ALIGNMENT),
+            capacity,
             charge: Charge::new(budget),
             borders: Vec::new(),
         };
@@ -405,6 +408,24 @@ mod tests {
             buffer.append(&more).unwrap();
             all.extend(more);
             assert!(*buffer == *all);
+        }
+    }
+
+    /// The capacity of a buffer of pages is not that of its memory.
+    #[test]
+    fn bytes_are_appended_up_to_the_capacity() {
+        for len in [1, 63, 600_001, (2 << 20) - 1, (2 << 20) + 5, (7 << 20) + 1] {
+            for made in [Buffer::zeroed, Buffer::unset] {
+                let mut buffer = made(len).unwrap();
+                buffer.fill(3);
+                while buffer.has_room_for(1) {
+                    buffer.append(&[5]).unwrap();
+                }
+                buffer.append(&[7]).unwrap();
+                let end = buffer.len() - 1;
+                assert_eq!((buffer[len - 1], buffer[end]), (3, 7));
+                assert!(buffer[len..end].iter().all(|byte| *byte == 5), "{len}");
+            }
         }
     }
 
