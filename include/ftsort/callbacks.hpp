@@ -2,7 +2,8 @@
  * part of ftsort.hpp.
  *
  * A callback that fills a `buffer` refuses by buffer::refuse, by an exception, or if the buffer could not grow: the
- * call then ends with FTSORT_ERR_CALLBACK on all ranks. An exception in any other callback ends the program. */
+ * call then ends with FTSORT_ERR_CALLBACK on all ranks. group::gather and external_sort say what an exception in their
+ * callbacks does. An exception in any other callback ends the program. */
 #ifndef FTSORT_CALLBACKS_HPP
 #define FTSORT_CALLBACKS_HPP
 

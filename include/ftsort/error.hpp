@@ -119,7 +119,9 @@ class error : public std::exception {
     const char *reason = ftsort_last_error(group); /* Begins with the meaning of the status. */
     std::string text = *reason != '\0' ? reason : ftsort_status_text(status);
     const std::string thrown = std::exchange(detail::callback_text(), std::string());
-    if (status == FTSORT_ERR_CALLBACK && !thrown.empty()) text.append(": ").append(thrown);
+    /* FTSORT_ERR_STORE: the status after an exception in external::write. */
+    const bool is_refused = status == FTSORT_ERR_CALLBACK || status == FTSORT_ERR_STORE;
+    if (is_refused && !thrown.empty()) text.append(": ").append(thrown);
     return error(status, std::move(ranks), std::move(text));
   }
 
@@ -240,6 +242,7 @@ auto finish(const handle *group, ftsort_status status, Make make) ->
 {
   using Value = decltype(make());
   if (status != FTSORT_OK) return Policy::template refuse<Value>(error::last(group, status));
+  callback_text().clear(); /* A call can succeed after an exception, and a later error has another reason. */
   if constexpr (std::is_void_v<Value>) {
     make();
     return typename Policy::template result<void>();

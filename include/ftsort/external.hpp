@@ -25,19 +25,20 @@ struct external {
   std::size_t memory_bytes = 0;
   bool resume = false;
   bool sync = false;
-  /** Fills a buffer of `bytes` bytes with those of the source from `position` on; false: the sort fails. */
+  /** Fills a buffer of `bytes` bytes with those of the source from `position` on. If it returns false or throws, the sort
+   * fails with FTSORT_ERR_CALLBACK. */
   std::function<bool(std::uint64_t position, void *buffer, std::size_t bytes)> read = {};
   std::uint64_t bytes = 0;
   std::uint64_t identity = 0;
   std::uint64_t source_offset = 0;
   std::uint64_t output_offset = 0;
   std::uint64_t output_parts = 0;
-  /** Receives `bytes` sorted bytes for `position` of the output; false: the sort fails. */
+  /** Receives `bytes` sorted bytes for `position` of the output. If it returns false or throws, the sort fails with
+   * FTSORT_ERR_STORE. */
   std::function<bool(std::uint64_t position, const void *data, std::size_t bytes)> write = {};
 };
 
-/** Sorts records of type `T`, and returns the figures of this rank (ftsort_external_sort). [C] The functions of `files` must
- * not throw. */
+/** Sorts records of type `T`, and returns the figures of this rank (ftsort_external_sort). [C] */
 template <class T, class Policy, class... Key>
 auto external_sort(const basic_group<Policy> &of_group, const external &files, Key... key)
 {
@@ -65,13 +66,13 @@ auto external_sort(const basic_group<Policy> &of_group, const external &files, K
   native.output_parts = files.output_parts;
   native.user = const_cast<external *>(&files);
   if (files.read) {
-    native.read = [](void *user, std::uint64_t position, void *buffer, std::size_t size) {
-      return static_cast<const external *>(user)->read(position, buffer, size) ? 0 : 1;
+    native.read = [](void *user, std::uint64_t position, void *buffer, std::size_t size) noexcept {
+      return detail::guarded([&] { return static_cast<const external *>(user)->read(position, buffer, size) ? 0 : 1; });
     };
   }
   if (files.write) {
-    native.write = [](void *user, std::uint64_t position, const void *data, std::size_t size) {
-      return static_cast<const external *>(user)->write(position, data, size) ? 0 : 1;
+    native.write = [](void *user, std::uint64_t position, const void *data, std::size_t size) noexcept {
+      return detail::guarded([&] { return static_cast<const external *>(user)->write(position, data, size) ? 0 : 1; });
     };
   }
   external_stats stats = FTSORT_EXTERNAL_STATS_INIT;

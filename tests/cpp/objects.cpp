@@ -508,6 +508,31 @@ static void exceptions()
   }
   EXPECT(is_caught);
   EXPECT(ftsort::group::of(MPI_COMM_WORLD).ranks() == ranks);
+
+  for (const bool is_read : {true, false}) {
+    bool is_thrown = false;
+    is_caught = false;
+    const auto refuse = [&is_thrown] {
+      is_thrown = true;
+      throw std::runtime_error("the reason");
+    };
+    ftsort::external files;
+    files.scratch = {"/tmp"};
+    files.bytes = all.size() * sizeof(star);
+    files.read = [&](std::uint64_t position, void *buffer, std::size_t bytes) {
+      if (is_read) refuse();
+      std::memcpy(buffer, reinterpret_cast<const unsigned char *>(all.data()) + position, bytes);
+      return true;
+    };
+    files.write = [&](std::uint64_t, const void *, std::size_t) { return refuse(), true; };
+    try {
+      ftsort::external_sort<star>(g, files, &star::number);
+    } catch (const ftsort::error &error) {
+      is_caught = error.status() == (is_read ? FTSORT_ERR_CALLBACK : FTSORT_ERR_STORE) &&
+                  (std::strstr(error.what(), ": the reason") != nullptr) == is_thrown;
+    }
+    EXPECT(is_caught);
+  }
 }
 #endif
 
