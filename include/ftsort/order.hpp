@@ -146,6 +146,9 @@ struct comparison {
     auto &&other = std::invoke(self.project, *static_cast<const T *>(b));
     using key = key_type<T, Project>;
     constexpr int ascending = direction<Compare, key>;
+    static_assert(ascending == 0 || (!std::is_pointer_v<key> && !std::is_array_v<key>),
+                  "std::less and std::greater compare the addresses of pointers and arrays: name the member "
+                  "(&star::name), or let the projection return a std::string_view");
     if constexpr (ascending != 0 && (std::is_same_v<key, float> || std::is_same_v<key, double>)) {
       const auto low = total_order(one), high = total_order(other);
       return low == high ? 0 : low < high ? -ascending : ascending;

@@ -165,6 +165,27 @@ fn cpp_compilers() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Orders by the address of a pointer or an array are refused, by a text that names the remedy; others compile.
+fn cpp_refusals() -> Result<(), Failed> {
+    let compiles = |refused: usize| {
+        let option = format!("-DREFUSED={refused}");
+        cpp_compiles("tests/cpp/refused.cpp", "g++", "c++17", &option)
+    };
+    compiles(0)?;
+    for refused in 1..=5 {
+        let Err(error) = compiles(refused) else {
+            return Err(format!("the order {refused} compiles").into());
+        };
+        let text = error.message().unwrap_or_default();
+        require(
+            text.contains("compare the addresses"),
+            format!("the order {refused} is refused for another reason"),
+            text,
+        )?;
+    }
+    Ok(())
+}
+
 pub fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = table(PROGRAMS)
         .map(|row| {
@@ -200,6 +221,11 @@ pub fn cases() -> Vec<Case> {
         false,
         "the C++ headers compile without warnings",
         cpp_compilers,
+    ));
+    cases.push(Case::new(
+        true,
+        "C++ orders by addresses do not compile",
+        cpp_refusals,
     ));
     cases
 }
