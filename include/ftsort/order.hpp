@@ -227,6 +227,15 @@ class order {
     return *this;
   }
 
+  /** Sets the number of the order, the same on all ranks and in later jobs, such as a hash of its name (`type_id` of
+   * ftsort_record). The `resume` of external_sort and `sort_stored` need it for a comparator, which a later job cannot
+   * recognise otherwise. */
+  order &type_id(std::uint64_t number)
+  {
+    record_.type_id = number;
+    return *this;
+  }
+
   /** Reverses the order. */
   order &reverse()
   {

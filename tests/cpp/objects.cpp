@@ -77,6 +77,7 @@ static void orders(const group &g)
   check(value(g.sort(mine, std::greater<>{}, [](const star &s) { return s.number; })), numbers);
   check(value(g.sort(mine, [](const star &s) { return -s.number; })), numbers);
   check(value(g.sort(mine, ftsort::order<star>::of(std::less<>{}, &star::number).reverse())), numbers);
+  EXPECT(ftsort::order<star>::of([](const star &, const star &) { return false; }).type_id(7).native().type_id == 7);
   const auto kinds = sorted_stars([](const star &a, const star &b) {
     return a.kind != b.kind ? a.kind > b.kind : a.number < b.number;
   });
