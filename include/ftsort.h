@@ -98,7 +98,7 @@ typedef struct ftsort_buffer ftsort_buffer;
  * Uses the group of `comm` with the default configuration, which ftsort_group_of describes.
  *
  * \param comm    an intra-communicator; all of its ranks call this function
- * \param data    `count` elements of `type` on this rank; NULL if `count` is 0; not changed
+ * \param data    `count` elements of `type` on this rank, as for ftsort_run; NULL if `count` is 0
  * \param count   the number of elements on this rank; may differ between ranks
  * \param type    an integer or floating-point type of MPI, or any type that ftsort_record_of_type accepts
  * \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an error
@@ -468,8 +468,8 @@ ftsort_status ftsort_leave(ftsort *group, int exit_code);
  *
  * \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
  *                `user`, which ftsort_result_verify uses again
- * \param data    `count` records of this rank, of any alignment; NULL if `count` is 0. They must not change before
- *                the function returns, and after FTSORT_ERR_MPI not before the process ends: MPI may read them
+ * \param data    `count` records of this rank, of any alignment; NULL if `count` is 0. They must stay unchanged
+ *                until the call returns, and after FTSORT_ERR_MPI or FTSORT_ERR_INTERNAL until the process ends
  * \param count   the number of records of this rank; may differ between ranks
  * \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an error
  * \return FTSORT_OK; FTSORT_ERR_DATA_LOST if data of failed ranks cannot be recovered (ftsort_lost_ranks names the

@@ -166,7 +166,7 @@ ftsort_status ftsort_top(ftsort *group, const ftsort_record *record, const void 
  * ftsort_run.
  *
  * \param record  the layout of the records, the same on all ranks; as for ftsort_run
- * \param data    `count` records of this rank, of any alignment; NULL if `count` is 0; not changed
+ * \param data    as for ftsort_run
  * \param count   the number of records of this rank; may differ between ranks
  * \param result  receives the blocks of this rank; release it with ftsort_result_free; NULL after an error
  * \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also with FTSORT_BITONIC_MERGE, which does not keep the
@@ -202,7 +202,7 @@ typedef struct ftsort_aggregate {
  * \param record           the layout of the records, the same on all ranks; as for ftsort_run
  * \param aggregates       `aggregate_count` aggregates, the same on all ranks; NULL if `aggregate_count` is 0
  * \param aggregate_count  the number of aggregates, at most 1024
- * \param data             `count` records of this rank, of any alignment; NULL if `count` is 0; not changed
+ * \param data             as for ftsort_run
  * \param count            the number of records of this rank; may differ between ranks
  * \param result           receives the blocks of this rank; release it with ftsort_result_free; NULL after an error
  * \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also if `aggregates` differ between ranks, and with

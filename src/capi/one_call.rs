@@ -26,7 +26,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// Uses the group of `comm` with the default configuration, which ftsort_group_of describes.
 ///
 /// \param comm    an intra-communicator; all of its ranks call this function
-/// \param data    `count` elements of `type` on this rank; NULL if `count` is 0; not changed
+/// \param data    `count` elements of `type` on this rank, as for ftsort_run; NULL if `count` is 0
 /// \param count   the number of elements on this rank; may differ between ranks
 /// \param type    an integer or floating-point type of MPI, or any type that ftsort_record_of_type accepts
 /// \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an

@@ -22,8 +22,8 @@ use ftsort_kernels::error::Result;
 ///
 /// \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
 ///                `user`, which ftsort_result_verify uses again
-/// \param data    `count` records of this rank, of any alignment; NULL if `count` is 0. They must not change before
-///                the function returns, and after FTSORT_ERR_MPI not before the process ends: MPI may read them
+/// \param data    `count` records of this rank, of any alignment; NULL if `count` is 0. They must stay unchanged until
+///                the call returns, and after FTSORT_ERR_MPI or FTSORT_ERR_INTERNAL until the process ends
 /// \param count   the number of records of this rank; may differ between ranks
 /// \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an
 ///                error

@@ -11,10 +11,10 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from ftsort import _native
 from ftsort._config import Callbacks
-from ftsort._errors import CallbackError, Corruption, DataLost, Error, MpiError, StateError, error_of
+from ftsort._errors import CallbackError, Corruption, DataLost, Error, InternalError, MpiError, StateError, error_of
 from ftsort._layout import Encoder
 
-#: Arrays that MPI may still read after an MpiError; they must not change before the process ends.
+#: Arrays that MPI may still read after an MpiError or an InternalError; they must not change before the process ends.
 _pinned: List[Any] = []
 
 
@@ -147,7 +147,7 @@ class Calls:
                 types = ", ".join(dict.fromkeys(str(layout.dtype) for layout in layouts))
                 text += f": here the elements have the type {types}; an empty list has float64"
             raised = error_of(status, text or self._library.status_text(status).decode(errors="replace"))
-        if isinstance(raised, MpiError):
+        if isinstance(raised, (InternalError, MpiError)):
             _pinned.append(keep)
         if isinstance(raised, DataLost):
             raised.ranks = lost
