@@ -52,7 +52,11 @@ class monitor;
  * `leave`.
  *
  * `Key` arguments describe an order: nothing for numbers, a comparator, a pointer to a member, a projection, a
- * comparator and one of the two, or an `order`. `Range` is a contiguous range of a trivially copyable type. */
+ * comparator and one of the two, or an `order`. `Range` is a contiguous range of a trivially copyable type.
+ *
+ * Lent records: `sort`, `sort_on`, `sort_stored`, `unique` and `group_by` copy no records. After FTSORT_ERR_MPI and
+ * FTSORT_ERR_INTERNAL MPI may still read them, so they must stay allocated and unchanged until the process ends:
+ * declare their container outside of the try block, and end the process in the handler. */
 template <class Policy>
 class basic_group {
   static_assert(Policy::is_available,
@@ -98,7 +102,7 @@ class basic_group {
     return detail::finish<Policy>(nullptr, status, [&] { return std::move(group); });
   }
 
-  /** Sorts the numbers of all ranks of `comm`, with the group of `comm` (ftsort_sort). [C] */
+  /** Sorts the numbers of all ranks of `comm`, which are lent, with the group of `comm` (ftsort_sort). [C] */
   template <class Range, class T = std::remove_cv_t<detail::element<const Range>>>
   static returned<sorted<T>> sort_on(MPI_Comm comm, const Range &numbers, MPI_Datatype type = detail::mpi_type<T>())
   {
@@ -147,7 +151,7 @@ class basic_group {
 
   // ---- Sorting ---------------------------------------------------------------------------------------------
 
-  /** Sorts the records of all ranks (ftsort_run). [C] */
+  /** Sorts the records of all ranks, which are lent (ftsort_run). [C] */
   template <class Range, class... Key>
   auto sort(const Range &records, Key... key) const
   {
@@ -170,8 +174,8 @@ class basic_group {
     }
   }
 
-  /** Sorts the records of all ranks, and stores the result under the name of ftsort::store::open, under which a later
-   * call, also of another job, finds it (ftsort_run_stored). [C] */
+  /** Sorts the records of all ranks, which are lent, and stores the result under the name of ftsort::store::open, under
+   * which a later call, also of another job, finds it (ftsort_run_stored). [C] */
   template <class Range, class... Key>
   auto sort_stored(const Range &records, Key... key) const
   {
@@ -286,7 +290,8 @@ class basic_group {
     return with_records(call, records, std::move(key)...);
   }
 
-  /** Finds the distinct keys in order, and the number of records of each (ftsort_unique). [C] */
+  /** Finds the distinct keys of records, which are lent, in order, and the number of records of each
+   * (ftsort_unique). [C] */
   template <class Range, class... Key>
   auto unique(const Range &records, Key... key) const
   {
@@ -298,7 +303,7 @@ class basic_group {
     return finish(status, [&] { return table<T, std::uint64_t>(native, by.comparator()); });
   }
 
-  /** Combines the records with equal keys: `group_by(records, order, count(), sum(&T::member))`
+  /** Combines the records with equal keys, which are lent: `group_by(records, order, count(), sum(&T::member))`
    * (ftsort_group_by). [C] */
   template <class Range, class T, class... Results, class... Members>
   returned<table<T, Results...>> group_by(const Range &records, const order<T> &by,
