@@ -50,9 +50,14 @@ pub type MpiTransport = Protocol<Mpi>;
 /// The configuration of a [`Group`] of MPI processes.
 ///
 /// ```
-/// use ftsort::{Config, GroupConfig};
+/// use ftsort::{Config, GroupConfig, Method, PivotRule, Threads};
 /// let config = Config {
-///     group: GroupConfig { dense: true, ..GroupConfig::default() },
+///     group: GroupConfig {
+///         dense: true,
+///         method: Some(Method::HyperQuickSort(PivotRule::Sampled)),
+///         threads: Threads::Fixed(2),
+///         ..GroupConfig::default()
+///     },
 ///     ..Config::default()
 /// };
 /// let config = config.store_in("/scratch/checkpoints");
