@@ -22,6 +22,7 @@
 
 use std::cmp::Ordering;
 use std::ffi::c_int;
+use std::io::Write;
 use std::ptr;
 use std::time::Instant;
 
@@ -182,12 +183,17 @@ fn group(store: &str) -> ftsort::Group {
 }
 
 fn sort_by_ftsort(group: &mut ftsort::Group, layout: &Layout, input: &[u8]) -> ftsort::Sorted {
-    let sorted = group.sort(ftsort::SortInput {
+    let input = ftsort::SortInput {
         layout: layout.clone(),
         stable: false,
         records: input,
-    });
-    sorted.expect("no failure")
+    };
+    // SAFETY: after an error the process ends, and the input is not freed before.
+    let sorted = unsafe { group.sort_checked(Ok(input)) };
+    sorted.unwrap_or_else(|error| {
+        let _ = writeln!(std::io::stderr(), "{error}");
+        std::process::abort()
+    })
 }
 
 fn median(mut numbers: Vec<f64>) -> f64 {

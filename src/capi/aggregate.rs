@@ -68,7 +68,8 @@ pub unsafe extern "C" fn ftsort_unique(
 ) -> ftsort_status {
     let sort = |group: &mut ftsort, input: Result<_>| {
         let counted = input.map(|input| (input, vec![Aggregate::COUNT]));
-        group.group.group_by_checked(counted)
+        // SAFETY: this function's contract, with that of ftsort_run.
+        unsafe { group.group.group_by_checked(counted) }
     };
     // SAFETY: this function's contract.
     unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
@@ -106,7 +107,8 @@ pub unsafe extern "C" fn ftsort_group_by(
             let aggregates = unsafe { aggregates_of(aggregates, aggregate_count, size)? };
             Ok((input, aggregates))
         });
-        group.group.group_by_checked(arguments)
+        // SAFETY: this function's contract, with that of ftsort_run.
+        unsafe { group.group.group_by_checked(arguments) }
     };
     // SAFETY: this function's contract.
     unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }

@@ -53,7 +53,8 @@ pub unsafe extern "C" fn ftsort_sort(
     if status != Status::Ok as ftsort_status {
         return status;
     }
-    let sort = |group: &mut ftsort, input| group.group.sort_checked(input);
+    // SAFETY: this function's contract, with that of ftsort_run.
+    let sort = |group: &mut ftsort, input| unsafe { group.group.sort_checked(input) };
     // SAFETY: this function's contract; a live group, and a text that ends.
     unsafe {
         // A record is a plain number or struct, without a callback.

@@ -33,7 +33,7 @@ use ftsort_kernels::error::Result;
 ///         "Collective calls"
 ///
 /// # Safety
-/// The pointers are NULL or valid, `data` for `count` records.
+/// The pointers are NULL or valid, `data` for `count` records, as long as its description says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_run(
     group: *mut Handle,
@@ -42,7 +42,8 @@ pub unsafe extern "C" fn ftsort_run(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    let sort = |group: &mut ftsort, input| group.group.sort_checked(input);
+    // SAFETY: this function's contract.
+    let sort = |group: &mut ftsort, input| unsafe { group.group.sort_checked(input) };
     // SAFETY: this function's contract.
     unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }

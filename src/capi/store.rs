@@ -228,7 +228,8 @@ pub unsafe extern "C" fn ftsort_run_stored(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    let sort = |group: &mut ftsort, input| group.group.sort_stored_checked(input);
+    // SAFETY: this function's contract.
+    let sort = |group: &mut ftsort, input| unsafe { group.group.sort_stored_checked(input) };
     // SAFETY: this function's contract.
     unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }

@@ -24,11 +24,18 @@ impl<T: Transport> Group<T> {
     /// # Errors
     /// As [`Group::sort`]; `Status::Argument` also if the aggregates differ between ranks.
     pub fn group_by(&mut self, input: SortInput<'_>, aggregates: &[Aggregate]) -> Result<Sorted> {
-        self.group_by_checked(Ok((input, aggregates.to_vec())))
+        self.on_copy_of(input, |group, input| {
+            let arguments = input.map(|input| (input, aggregates.to_vec()));
+            // SAFETY: `on_copy_of` keeps the records as long as messages may read them.
+            unsafe { group.group_by_checked(arguments) }
+        })
     }
 
-    /// As [`Group::group_by`], for a caller that may have found an argument wrong.
-    pub fn group_by_checked(
+    /// As [`Group::group_by`], without a copy of the records, and for a caller that may have found an argument wrong.
+    ///
+    /// # Safety
+    /// As for [`Group::sort_checked`].
+    pub unsafe fn group_by_checked(
         &mut self,
         arguments: Result<(SortInput<'_>, Vec<Aggregate>)>,
     ) -> Result<Sorted> {

@@ -1,17 +1,20 @@
 //! The input of a sort on one rank: records, their layout, and the copies that are sorted.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::GroupConfig;
+use super::{Group, GroupConfig, Sorted};
 use crate::engine::{Checks, InputHash, InputHasher};
 use crate::mutants::{Mutant, mutant};
 use crate::query::zip::Zip;
+use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
+use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
 /// A number that is sorted as it is.
@@ -64,6 +67,52 @@ impl<'a> SortInput<'a> {
         }
         let text = format!("{name} has {bytes} bytes, not a multiple of the record size {size}");
         Err(Error::new(Status::Argument, text))
+    }
+}
+
+/// Passes a copy of bytes to `call`. After an error that separates this rank from the others, messages may still read
+/// it, and it stays until the process ends.
+fn on_copy<R>(bytes: Result<Buffer>, call: impl FnOnce(Result<&[u8]>) -> Result<R>) -> Result<R> {
+    let copy = match bytes {
+        Ok(copy) => ManuallyDrop::new(copy),
+        Err(error) => return call(Err(error)),
+    };
+    let result = call(Ok(&copy));
+    if !matches!(&result, Err(error) if error.status.sets_apart()) {
+        drop(ManuallyDrop::into_inner(copy));
+    }
+    result
+}
+
+impl<T: Transport> Group<T> {
+    /// Runs a sort of records that the caller may free or change after any error: of a copy of them, if messages may
+    /// still read it then.
+    pub(super) fn on_copy_of(
+        &mut self,
+        input: SortInput<'_>,
+        sort: impl FnOnce(&mut Group<T>, Result<SortInput<'_>>) -> Result<Sorted>,
+    ) -> Result<Sorted> {
+        if !self.transport.keeps_borrowed() {
+            return sort(self, Ok(input));
+        }
+        let SortInput {
+            layout,
+            stable,
+            records,
+        } = input;
+        let copy = {
+            let memory = self.services.budget.memory().cloned();
+            let _entered = memory.as_ref().map(MemoryBudget::enter);
+            Buffer::copy_of(records)
+        };
+        on_copy(copy, |records| {
+            let input = records.map(|records| SortInput {
+                layout,
+                stable,
+                records,
+            });
+            sort(self, input)
+        })
     }
 }
 
@@ -225,4 +274,37 @@ pub(super) fn concatenated(arrays: &[&[u8]]) -> Result<Buffer> {
         rest = later;
     }
     Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_stays_after_an_error_that_separates_its_rank() {
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        let records = [3_u8, 1, 2];
+        let used_after = |status| {
+            let sorted: Result<()> = on_copy(Buffer::copy_of(&records), |copy| {
+                let copy = copy?;
+                assert_eq!(copy, records);
+                assert_ne!(copy.as_ptr(), records.as_ptr());
+                Err(Error::new(status, "refused"))
+            });
+            assert_eq!(sorted.unwrap_err().status, status);
+            budget.used()
+        };
+        assert_eq!(used_after(Status::DataLost), 0);
+        let kept = used_after(Status::Mpi);
+        assert!(kept > 0);
+        assert!(used_after(Status::Internal) > kept);
+    }
+
+    #[test]
+    fn a_sort_learns_that_there_is_no_memory_for_the_copy() {
+        let lacking = Err(Error::new(Status::Memory, "no memory"));
+        let sorted = on_copy(lacking, |copy| copy.map(|_| ()));
+        assert_eq!(sorted.unwrap_err().status, Status::Memory);
+    }
 }

@@ -221,14 +221,19 @@ fn whole_block(_: Node, block: &Block) -> Option<(u64, Slice)> {
 impl<T: Transport> Group<T> {
     /// Sorts the records of all ranks. Each survivor receives the blocks of the nodes that it executes. Collective.
     ///
+    /// Over MPI it sorts a copy of the records, which MPI may still read after `Status::Mpi` and `Status::Internal`.
+    /// [`Group::sort_checked`] needs no copy.
+    ///
     /// # Errors
     /// `Status::DataLost` where data of failed ranks cannot be recovered: [`Group::lost_ranks`] names the ranks.
     /// `Status::Argument` where the layout differs between ranks or the records are not whole; `Status::Memory`,
-    /// `Status::Store`, `Status::Callback`, `Status::Corrupt`. The group stays usable after all of these.
-    /// `Status::Mpi`, after which the records must not be freed before the process ends: messages that read
-    /// them may still be in progress.
+    /// `Status::Store`, `Status::Callback`, `Status::Corrupt`. The group stays usable after all of these, and not after
+    /// `Status::Mpi`, `Status::Internal` and `Status::Excluded`.
     pub fn sort(&mut self, input: SortInput<'_>) -> Result<Sorted> {
-        self.sort_checked(Ok(input))
+        self.on_copy_of(input, |group, input| {
+            // SAFETY: `on_copy_of` keeps the records as long as messages may read them.
+            unsafe { group.sort_checked(input) }
+        })
     }
 
     /// As [`Group::sort`], for numbers.
@@ -236,8 +241,12 @@ impl<T: Transport> Group<T> {
         self.sort(SortInput::of_keys(keys))
     }
 
-    /// As [`Group::sort`], for a caller that may have found an argument wrong.
-    pub fn sort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
+    /// As [`Group::sort`], without a copy of the records, and for a caller that may have found an argument wrong.
+    ///
+    /// # Safety
+    /// After `Status::Mpi` and `Status::Internal` the records must stay allocated and unchanged until the process ends:
+    /// messages that read them may still be in progress.
+    pub unsafe fn sort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
                 MemoryBudget::current().start_peak();
@@ -269,7 +278,8 @@ impl<T: Transport> Group<T> {
         })
     }
 
-    /// Sorts the input of this rank. `held`: it was protected before.
+    /// Sorts the input of this rank. `held`: it was protected before. If the input is neither held nor owned, the caller
+    /// has the contract of [`Group::sort_checked`].
     pub(super) fn sort_prepared(
         &mut self,
         start: JobStart,
@@ -334,7 +344,7 @@ impl<T: Transport> Group<T> {
             // SAFETY: the records do not change during the call, as `given` shows. The views of them end with
             // their protection: it ends when all messages have been sent, or with a recovery, which ends
             // them. With parity they end with the job, or when the store is set apart. Only a rank that is cut off
-            // from the others returns before, as documented.
+            // from the others returns before, and this function's contract holds for it.
             input: unsafe {
                 let owned = prepared.owned.clone();
                 owned.unwrap_or_else(|| Slice::borrowed(given))

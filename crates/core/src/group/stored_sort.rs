@@ -295,11 +295,17 @@ impl<T: Transport> Group<T> {
     /// As [`Group::sort`]; `Status::State` where the states have no name; `Status::Argument` for states that are not the
     /// result of a sort of these records; `Status::Store` where files cannot be read or written.
     pub fn sort_stored(&mut self, input: SortInput<'_>) -> Result<Sorted> {
-        self.sort_stored_checked(Ok(input))
+        self.on_copy_of(input, |group, input| {
+            // SAFETY: `on_copy_of` keeps the records as long as messages may read them.
+            unsafe { group.sort_stored_checked(input) }
+        })
     }
 
-    /// As [`Group::sort_stored`], for a caller that may have found an argument wrong.
-    pub fn sort_stored_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
+    /// As [`Group::sort_stored`], without a copy of the records, and for a caller that may have found an argument wrong.
+    ///
+    /// # Safety
+    /// As for [`Group::sort_checked`].
+    pub unsafe fn sort_stored_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
                 MemoryBudget::current().start_peak();

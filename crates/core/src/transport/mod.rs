@@ -69,6 +69,9 @@ pub trait Transport {
     /// Seconds since some fixed instant; monotonic.
     fn now(&self) -> f64;
 
+    /// See [`MpiApi::keeps_borrowed`](mpi_api::MpiApi::keeps_borrowed).
+    fn keeps_borrowed(&self) -> bool;
+
     /// Posts a message. `payload` is shared, not copied. Must not be called for a rank that is known to have
     /// failed.
     fn send(&mut self, to: Rank, payload: Slice) -> Result<()>;

@@ -82,6 +82,12 @@ pub trait MpiApi: Liveness {
     /// Gives up a receive buffer; its memory is freed as soon as no receive can write to it any more.
     fn release(&mut self, buffer: RecvBuffer);
 
+    /// Whether a send may still read borrowed bytes ([`Slice::borrowed`]) after an error that separates this rank from
+    /// the others.
+    fn keeps_borrowed(&self) -> bool {
+        true
+    }
+
     /// Starts a send. The payload is kept until it has been sent.
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request>;
 

@@ -283,6 +283,10 @@ impl MpiApi for SimMpi<'_> {
         self.state(|state| state.release(self.handle.rank, buffer));
     }
 
+    fn keeps_borrowed(&self) -> bool {
+        false
+    }
+
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
         self.step(SimStep::Sending)?;
         // A message may stay in transit after its sender has failed, and with it the end of the sender's call. MPI makes no

@@ -144,6 +144,10 @@ impl<F: MpiApi> Protocol<F> {
 }
 
 impl<F: MpiApi> Transport for Protocol<F> {
+    fn keeps_borrowed(&self) -> bool {
+        self.mpi.keeps_borrowed()
+    }
+
     fn me(&self) -> Rank {
         self.mpi.me()
     }
