@@ -6,8 +6,8 @@
 
 The record has the declaration of every function and callback, the value of every enumerator, and the size of every
 struct with the offset and the size of every member. The name of the file is the version in the SONAME. Within one
-SONAME functions and enumerators may be added, and members appended; `--write` refuses any other change, unless the
-list of changes still calls the version unreleased. Needs a C compiler.
+SONAME functions and enumerators may be added, and members appended behind the recorded size of their struct; `--write`
+refuses any other change, unless the list of changes still calls the version unreleased. Needs a C compiler.
 """
 
 import os
@@ -64,15 +64,36 @@ def interface():
     return sorted(lines) + layouts.splitlines()
 
 
+def members(lines):
+    """Returns the offset of each member, by its struct and its name."""
+    matches = (re.match(r"  (\w+)\.(\w+): offset (\d+),", line) for line in lines)
+    return {(match[1], match[2]): int(match[3]) for match in matches if match}
+
+
+def hidden(recorded, present):
+    """Returns the lines of new members that lie within the recorded size of their struct, in its padding.
+
+    The size that a program compiled before passes covers such a member too, so the library would read bytes that this
+    program has not set. A member of a larger alignment, or a reserved one before it, starts behind the recorded size.
+    """
+    sizes = {match[1]: int(match[2]) for match in (re.match(r"struct (\w+): (\d+) bytes", line) for line in recorded)
+             if match}
+    known = members(recorded)
+    new = {member for member, offset in members(present).items()
+           if member not in known and offset < sizes.get(member[0], 0)}
+    return [line for line in present if members([line]).keys() & new]
+
+
 def broken(recorded, present):
-    """Returns the recorded lines that a program compiled before would miss.
+    """Returns the recorded lines that a program compiled before would miss, and the new members that it would not set.
 
     A struct that starts with its size may grow; any other keeps its size.
     """
     growing = {line.split(".")[0].strip() for line in recorded if ".struct_size:" in line}
     kept = set(present)
-    return [line for line in recorded if line not in kept
-            and not (line.startswith("struct ") and line.split()[1].rstrip(":") in growing)]
+    missed = [line for line in recorded if line not in kept
+              and not (line.startswith("struct ") and line.split()[1].rstrip(":") in growing)]
+    return missed + hidden(recorded, present)
 
 
 def main():
@@ -85,7 +106,8 @@ def main():
             sys.exit("these changes need a new SONAME (raise the minor version):\n" + "\n".join(missing))
         path.write_text("\n".join(present) + "\n")
     elif recorded != present:
-        changed = [f"- {line}" for line in missing] + [f"+ {line}" for line in present if line not in recorded]
+        changed = [f"- {line}" for line in missing if line in recorded]
+        changed += [f"+ {line}" for line in present if line not in recorded]
         sys.exit(f"the binary interface differs from {path.relative_to(header_api.ROOT)}: record additions with "
                  "`scripts/abi.py --write`; a removed line needs a new SONAME\n" + "\n".join(changed))
 

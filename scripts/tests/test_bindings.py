@@ -75,6 +75,14 @@ class BinaryInterface(unittest.TestCase):
         grown = [line.replace("struct s: 16", "struct s: 24") for line in self.RECORDED]
         self.assertEqual(abi.broken(self.RECORDED, [*grown, "function int g(void)"]), [])
 
+    def test_a_member_in_the_padding_of_a_struct_breaks_programs(self):
+        recorded = ["struct s: 16 bytes", "  s.struct_size: offset 0, 8 bytes", "  s.flag: offset 8, 4 bytes"]
+        padded, appended = "  s.more: offset 12, 4 bytes", "  s.more: offset 16, 8 bytes"
+        self.assertEqual(abi.broken(recorded, [*recorded, padded]), [padded])
+        grown = [line.replace("16 bytes", "24 bytes") for line in recorded]
+        self.assertEqual(abi.broken(recorded, [*grown, appended]), [])
+        self.assertEqual(abi.broken(recorded, [*grown, padded, appended.replace("more", "last")]), [padded])
+
     def test_changes_break_programs(self):
         for index, line in enumerate(self.RECORDED):
             if line.startswith("struct s"):
