@@ -207,5 +207,4 @@ fn main() {
         "cargo::rustc-env=FTSORT_RUSTC={}",
         String::from_utf8_lossy(&version).trim()
     );
-    println!("cargo::rustc-env=FTSORT_MPICC={}", wrapper.mpicc);
 }
