@@ -137,6 +137,9 @@ def main():
                     run(compiler, "-x", language, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-include",
                         installed, "/dev/null")
         print("  every installed header compiles alone", flush=True)
+        licence = prefix / "share/doc/ftsort/LICENSE"
+        if not licence.is_file() or licence.read_text() != (launch.ROOT / "LICENSE").read_text():
+            sys.exit(f"the licence is not installed as {licence.relative_to(prefix)}")
 
         hello, rpath = consumer / "hello.c", f"-Wl,-rpath,{libraries}"
         run(mpicc, hello, "-o", consumer / "plain", f"-I{prefix / 'include'}", f"-L{libraries}", "-lftsort", rpath)

@@ -46,7 +46,8 @@ def parts(tree):
     divided = {f"libftsort{soname()}": [], "libftsort-dev": [], "ftsort-tools": []}
     for path in sorted(path for path in tree.rglob("*") if not path.is_dir() or path.is_symlink()):
         name = str(path.relative_to(tree))
-        if ".debug" in path.parts:
+        # The file `copyright` of each package has the licence, as Debian demands.
+        if ".debug" in path.parts or path.name == "LICENSE":
             continue
         if ".so." in name:
             divided[f"libftsort{soname()}"].append(name)
