@@ -563,6 +563,7 @@ mod tests {
             series: Series { group: 1, sort: 1 },
             version_id: VersionId::INPUT,
             nodes: 1,
+            change: 0,
             left: groups.clone(),
         };
         let decoded = StatesManifest::decode(&manifest.encode()).unwrap();
