@@ -2,18 +2,25 @@
 
 import ftsort
 
+import importlib
 import logging
 import os
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ftsort._layout import type_id
+
 SIZE, RANK = MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank
 CULPRIT = SIZE - 1
 TABLE = np.zeros(3, [("a", "i4"), ("b", "f8")])
+#: An extension type of NumPy's own tests: its kind is V, as that of bfloat16 of the package ml_dtypes.
+RATIONAL = np.dtype(importlib.import_module(
+    f"numpy.{'core' if np.__version__.startswith('1.') else '_core'}._rational_tests").rational)
 
 
 def refused(call, text="", error=ftsort.ArgumentError):
@@ -30,6 +37,8 @@ def refused(call, text="", error=ftsort.ArgumentError):
     (np.zeros(2, [("a", ">i4")]), dict(key="a"), r"field 'a'.*array\.astype\(array\.dtype\.newbyteorder\('='\)\)$"),
     (np.zeros(2, "c16"), {}, "not a key"),
     (np.zeros(2, "g"), {}, "not a key"),
+    (np.zeros(2, RATIONAL), {}, "rational, which is not a key"),
+    (np.zeros(2, [("a", RATIONAL)]), dict(key="a"), "field 'a'.*rational, which is not a key"),
     (np.zeros(2), dict(key="a"), "no fields"),
     (TABLE, dict(key="x"), "the fields are a, b"),
     (TABLE, dict(key=["a"], descending=[True, False]), "2 elements"),
@@ -76,6 +85,18 @@ def test_types_of_equal_bytes_are_different(group, types):
     with pytest.raises(ftsort.ArgumentError, match="type"):
         group.sort_by_key([1.0, 2.0], mine)
     assert group.sort_by_key([1.0], np.zeros(1, types[0])).total == SIZE
+
+
+def test_extension_types_are_values_that_differ_from_bytes(group):
+    values = np.array([3, 1], RATIONAL)
+    assert group.sort_by_key([2.0, 1.0], values).total == 2 * SIZE
+    if SIZE > 1:
+        with pytest.raises(ftsort.ArgumentError, match="type"):
+            group.sort_by_key([2.0, 1.0], values if RANK < CULPRIT else values.view("V8"))
+    # Two types of 1 byte, as int4 and float8_e4m3fn of ml_dtypes.
+    alike = [types.SimpleNamespace(subdtype=None, fields=None, kind="V", str="|V1", isbuiltin=2, type=kind)
+             for kind in (int, float)]
+    assert type_id(alike[0]) != type_id(alike[1]) and type_id(alike[0]) == type_id(alike[0])
 
 
 def test_different_types_are_an_error_on_all_ranks(group):
