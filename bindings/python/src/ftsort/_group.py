@@ -328,8 +328,8 @@ class Group(NotCopied, Queries, ExternalSorts):
                 raise ArgumentError(f"protected is {protected!r}, expected a result of protect")
             handle, layout = protected._handle(), protected._layout
             if key is not None or descending is not None or compare is not None:
-                chosen = Layout(self._library, layout.dtype, key, descending or False, stable, compare,
-                                self._callbacks.fail)
+                chosen = Layout(self._library, layout.dtype, key, False if descending is None else descending, stable,
+                                compare, self._callbacks.fail)
                 layout = layout.with_order_of(chosen)
             elif stable:
                 layout = layout.stable()

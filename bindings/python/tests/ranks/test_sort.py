@@ -175,6 +175,8 @@ def test_protected_input(group):
     with group.protect(parts[RANK], key="id") as protected:
         check(protected.sort(), expected(parts, ["id"]))
         check(protected.sort(key="name", descending=True), expected(parts, ["name"], True))
+        keys, descending = ["flags", "name"], np.array([True, False])
+        check(protected.sort(key=keys, descending=descending), expected(parts, keys, descending.tolist()))
         check(group.sort_protected(protected), expected(parts, ["id"]))
         other = inputs(STAR, seed=9, count=20)
         protected.update(other[RANK])
