@@ -11,7 +11,7 @@ import numpy as np
 from ftsort import _native
 from ftsort._calls import Calls
 from ftsort._errors import ArgumentError
-from ftsort._layout import Descending, Input, Key, Layout, Rows, as_array, key_kind, type_id
+from ftsort._layout import Descending, Input, Key, Rows, as_array, key_kind, type_id
 from ftsort._result import Column, Result
 
 #: ("sum", "field"), or "count".
@@ -266,7 +266,13 @@ class Queries(Calls):
         -------
         Result
             With the column "records", the first element of each key, and one column for each aggregate: counts are
-            uint64; sums are int64, uint64 (wrapping) or float64; "min" and "max" have the type of the field.
+            uint64; sums are int64, uint64 (wrapping), float64 or timedelta64; "min" and "max" have the type of the
+            field.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is invalid, or a field of timedelta64 that is summed has NaT, which is stored as a number.
 
         Examples
         --------
@@ -281,7 +287,7 @@ class Queries(Calls):
             given = self._input(array, key, descending)
             if not isinstance(aggregates, Mapping):
                 raise ArgumentError(f"aggregates is {aggregates!r}, expected a mapping from a name to an aggregate")
-            described = [_aggregate(given.layout, name, wanted) for name, wanted in aggregates.items()]
+            described = [_aggregate(given, name, wanted) for name, wanted in aggregates.items()]
             passed = (_native.Aggregate * len(described))(*(raw for raw, _ in described))
             columns = [_records(given), *(column for _, column in described)]
             if len({column.name for column in columns}) < len(columns):
@@ -294,7 +300,7 @@ def _records(given: Input) -> Column:
     return Column("records", given.layout.dtype, given.layout)
 
 
-def _aggregate(layout: Layout, name: str, wanted: Aggregate) -> Tuple[_native.Aggregate, Column]:
+def _aggregate(given: Input, name: str, wanted: Aggregate) -> Tuple[_native.Aggregate, Column]:
     """Returns an aggregate of the library, and its column."""
     pair = (wanted, None) if isinstance(wanted, str) else wanted
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -305,19 +311,23 @@ def _aggregate(layout: Layout, name: str, wanted: Aggregate) -> Tuple[_native.Ag
     number = _AGGREGATIONS[operation]
     if number == _COUNT:
         return _native.Aggregate(number, 0, 0), Column(name, _POSITION)
-    dtype = layout.dtype
-    field, offset = dtype, 0
+    dtype = given.layout.dtype
+    field, offset, values = dtype, 0, given.array
     if field_name is not None:
         if dtype.fields is None or field_name not in dtype.fields:
             raise ArgumentError(f"aggregate {name!r} has the field {field_name!r}, which the array lacks")
         field, offset = dtype.fields[field_name][:2]
+        values = given.array[field_name]
     if field.names is not None:
         raise ArgumentError(f"aggregate {name!r} names no field: pass ({operation!r}, field), with one of"
                             f" {', '.join(field.names)}")
     kind = key_kind(field, f"aggregate {name!r}")
     if field.kind not in "iufbmM" or field.str[1:] == "f2" or (field.kind == "M" and number == _SUM):
         raise ArgumentError(f"aggregate {name!r} is the {operation} of {field}, which is not a number for it")
-    layout.check_read(offset, field.itemsize)
+    if field.kind == "m" and number == _SUM and np.isnat(values).any():
+        raise ArgumentError(f"aggregate {name!r} is the sum of {field}, but the elements have NaT, which has no sum:"
+                            " replace it, or leave these elements out")
+    given.layout.check_read(offset, field.itemsize)
     value = field
     if number == _SUM and field.kind != "m":
         value = np.dtype({"i": np.int64, "u": np.uint64, "b": np.uint64, "f": np.float64}[field.kind])

@@ -7,6 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from samples import BYTES, FLOATS, NUMBERS, STAR, TEXTS, TIMES, check, codes, inputs, order
+from test_errors import CULPRIT, refused
 
 RANK = MPI.COMM_WORLD.rank
 KEYS = [*NUMBERS, *FLOATS, "?", *TIMES, *BYTES, *TEXTS]
@@ -126,3 +127,16 @@ def test_group_by_plain_numbers(group):
     check(result, keys)
     check(result, (keys * counts).astype("u8"), "sum")
     check(result, counts.astype("u8"), "n")
+
+
+def test_sums_of_durations_have_no_nat(group):
+    table = np.zeros(4, [("shop", "i4"), ("open", "m8[s]")])
+    table["open"] = [3, -1, 5, 7]
+    result = group.group_by(table, "shop", {"total": ("sum", "open")})
+    check(result, np.array([14 * MPI.COMM_WORLD.size], "m8[s]"), "total")
+    if RANK == CULPRIT:
+        table["open"][1] = "NaT"
+    refused(lambda: group.group_by(table, "shop", {"total": ("sum", "open")}), "have NaT, which has no sum")
+    refused(lambda: group.group_by(table["open"], None, {"total": ("sum", None)}), "have NaT, which has no sum")
+    least = group.group_by(table, "shop", {"least": ("min", "open")}).columns["least"]
+    assert np.isnat(least).all()
