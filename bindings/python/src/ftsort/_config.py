@@ -101,18 +101,25 @@ _previous_hook: Callable[[Any], Any] = sys.unraisablehook
 _hook_lock = threading.Lock()
 
 
+#: Parts of the representations of this package's callbacks. Those in `_REPORTS` decide no outcome.
+_REPORTS = ("Callbacks._event of <ftsort.", "Callbacks._log of <ftsort.")
+_CALLBACKS = (*_REPORTS, "Callbacks._reload_input of <ftsort.", "<function Layout._comparator.<locals>.call at ",
+              "<function Result.to_numpy.<locals>.consume at ")
+
+
 def _unraisable(ignored: Any) -> None:
-    """Receives exceptions that Python ignores: those of callbacks fail the calls of their thread.
+    """Receives exceptions that Python ignores: those of callbacks of this package fail the calls of their thread.
 
     The outcome of a call does not depend on `on_event` and the logger, so only this rank raises their exceptions.
     """
-    if "ctypes" not in (ignored.err_msg or ""):
+    # The object is the callback; since Python 3.13 it is None, and the message has the representation of the callback.
+    function = f"{ignored.err_msg} {ignored.object!r}" if "ctypes" in (ignored.err_msg or "") else ""
+    if not any(name in function for name in _CALLBACKS):
         _previous_hook(ignored)
         return
     here = [callbacks for thread, callbacks in _running if thread == threading.get_ident()]
     # A thread of the library has no call of its own.
-    function = f"{ignored.err_msg} {ignored.object!r}"
-    is_report = any(f"Callbacks.{name} " in function for name in ("_event", "_log"))
+    is_report = any(name in function for name in _REPORTS)
     for callbacks in here or [callbacks for _, callbacks in _running]:
         (callbacks.fail_here if is_report else callbacks.fail)(ignored.exc_value)
 

@@ -2,6 +2,7 @@
 
 import ftsort
 
+import ctypes
 import importlib
 import logging
 import os
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ftsort import _native
 from ftsort._layout import type_id
 
 SIZE, RANK = MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank
@@ -290,6 +292,48 @@ def test_interrupts_outside_of_compare_and_reload_concern_one_rank():
             with pytest.raises(KeyboardInterrupt):
                 call()
         assert protected.sort().total == 70 * SIZE
+
+
+@pytest.mark.parametrize("place", ["here", "in another thread"])
+def test_errors_in_callbacks_of_other_packages_are_not_those_of_the_call(group, monkeypatch, place):
+    foreign, seen, threads = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 1 // 0), [], []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: seen.append(ignored.exc_type))
+
+    def compare(one, other):
+        if RANK == CULPRIT and not threads:
+            threads.append(threading.Thread(target=foreign))
+            if place == "here":
+                threads[0].run()
+            else:
+                threads[0].start()
+                threads[0].join()
+        return int(one) - int(other)
+
+    assert group.sort(np.arange(50)[::-1], compare=compare).total == 50 * SIZE
+    assert seen == ([ZeroDivisionError] if RANK == CULPRIT else [])
+
+
+def test_callbacks_are_known_by_their_names(group, monkeypatch):
+    """Python 3.13 names the callback in the message, and earlier versions pass it as the object."""
+    failed, foreign, callbacks = [], [], group._callbacks
+    functions = [callbacks._event, callbacks._log, callbacks._reload_input]
+    for name in ("COMPARE_FN", "CONSUME_FN"):
+        def made(*function, kind=getattr(_native, name)):
+            functions.extend(function)
+            return kind(*function)
+
+        monkeypatch.setattr(_native, name, made)
+    group.sort([1], compare=lambda a, b: 0).to_numpy()
+    assert len(functions) == 5
+    monkeypatch.setattr(callbacks, "fail", lambda error: failed.append("all ranks"))
+    monkeypatch.setattr(callbacks, "fail_here", lambda error: failed.append("this rank"))
+    monkeypatch.setattr(sys, "unraisablehook", foreign.append)
+    with callbacks.running():
+        for function in [*functions, made]:
+            for text, shown in ((f" {function!r}", None), ("", function)):
+                message = f"Exception ignored on calling ctypes callback function{text}"
+                sys.unraisablehook(types.SimpleNamespace(err_msg=message, object=shown, exc_value=None))
+    assert failed == ["this rank"] * 4 + ["all ranks"] * 6 and len(foreign) == 2
 
 
 def test_interrupts_while_an_argument_is_converted(group):
