@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import threading
 from ctypes import byref, c_int32, c_size_t, c_uint32
@@ -17,6 +16,8 @@ from ftsort._layout import Encoder
 #: Arrays that MPI may still read after an MpiError or an InternalError; they must not change before the process ends.
 _pinned: List[Any] = []
 
+_BUSY = "the group is busy with another call: call it after that call has returned"
+
 
 class Calls:
     """The part of `Group` that calls the library."""
@@ -27,6 +28,10 @@ class Calls:
         self._handle: Optional[int] = None
         #: Held by the call that runs, and during the agreement that may follow it.
         self._lock = threading.Lock()
+        #: The number of calls that have begun.
+        self._begun = 0
+        #: Held while the library reads from the group. A signal handler can interrupt a question and ask another one.
+        self._questions = threading.RLock()
         #: Failures that agreements after callbacks have found, and no call has counted.
         self._uncounted = 0
 
@@ -35,26 +40,35 @@ class Calls:
             raise StateError("the group is closed")
         return self._handle
 
-    def _idle_pointer(self) -> int:
-        """Returns the pointer for a local question. While a call uses the group, the answer would be wrong."""
-        pointer = self._pointer()
-        raw = _native.Stats(struct_size=ctypes.sizeof(_native.Stats))
-        if self._library.get_stats(pointer, byref(raw)) == StateError.status:
-            raise StateError("the group is busy with another call, or MPI is finalised")
-        return pointer
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[int]:
+        """Lends the pointer of the group for a local question.
+
+        Raises StateError if a call uses the group at any moment of the block: the library then answers as for no group,
+        which takes every rank for failed. A question does not hold the lock of the calls, because a collective call that
+        begins meanwhile would be refused on this rank alone.
+        """
+        with self._questions:
+            begun, pointer = self._begun, self._pointer()
+            if self._lock.locked():
+                raise StateError(_BUSY)
+            yield pointer
+            if self._lock.locked() or self._begun != begun:
+                raise StateError(_BUSY)
 
     def _check_local(self, status: int) -> None:
         if status != 0:
             raise error_of(status, self._library.status_text(status).decode(errors="replace"))
 
     def _last_error(self, pointer: Optional[int]) -> str:
-        return str(self._library.last_error(pointer).decode(errors="replace"))
+        with self._questions:
+            return str(self._library.last_error(pointer).decode(errors="replace"))
 
-    def _lost_ranks(self) -> List[int]:
-        pointer = self._idle_pointer()
-        ranks = (c_int32 * self._library.lost_ranks(pointer, None, 0))()
-        count = self._library.lost_ranks(pointer, ranks, len(ranks))
-        return list(ranks[:count])
+    def _lost_ranks(self, pointer: int) -> List[int]:
+        with self._questions:
+            ranks = (c_int32 * self._library.lost_ranks(pointer, None, 0))()
+            count = self._library.lost_ranks(pointer, ranks, len(ranks))
+            return list(ranks[:count])
 
     @contextlib.contextmanager
     def _refusing(self, call: Callable[[], Any]) -> Iterator[None]:
@@ -70,6 +84,7 @@ class Calls:
             # While another call runs in this process, the other ranks are in that one.
             if self._lock.acquire(False):
                 try:
+                    self._begun += 1
                     call()
                 finally:
                     self._lock.release()
@@ -92,10 +107,17 @@ class Calls:
             self._callbacks.fail_here(error)
         return status[0]
 
-    def _agreed_status(self, function: Callable[..., int], arguments: Sequence[Any], layouts: Sequence[Encoder],
-                       new_failures: Optional[c_size_t]) -> Tuple[int, str, bool]:
+    def _agree(self, pointer: int, flag: bool) -> Tuple[int, bool]:
+        """Returns the status of an agreement, and whether all survivors pass True. Counts the failures that it finds."""
+        agreed, found = c_uint32(flag), c_size_t()
+        status = self._status(self._library.agree, pointer, byref(agreed), byref(found))
+        if status == 0:
+            self._uncounted += found.value
+        return status, bool(agreed.value)
+
+    def _agreed_status(self, pointer: int, function: Callable[..., int], arguments: Sequence[Any],
+                       layouts: Sequence[Encoder], new_failures: Optional[c_size_t]) -> Tuple[int, str, bool]:
         """Makes a collective call. Returns its status, its text, and whether a callback of some rank has raised."""
-        pointer = self._pointer()
         status = self._status(function, pointer, *arguments)
         text = self._last_error(pointer) if status != 0 else ""
         if status == 0 and new_failures is not None:
@@ -105,12 +127,10 @@ class Calls:
         # A comparator that changes its mind may also look like corruption.
         if not layouts or not uses_callbacks or status not in (0, Corruption.status):
             return status, text, False
-        agreed, found = c_uint32(not self._callbacks.has_failed()), c_size_t()
-        agreement = self._status(self._library.agree, pointer, byref(agreed), byref(found))
+        agreement, has_worked = self._agree(pointer, not self._callbacks.has_failed())
         if agreement != 0:
             return agreement, self._last_error(pointer), False
-        self._uncounted += found.value
-        return status, text, not agreed.value
+        return status, text, not has_worked
 
     def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Encoder] = (),
               keep: Any = None, discard: Callable[[], Any] = lambda: None,
@@ -129,11 +149,13 @@ class Calls:
             held.extend(map(self._lock.acquire, [False]))
             if not held[0]:
                 # The library would refuse the call too, but the call that runs needs its encoders.
-                raise StateError("the group is busy with another call: call it after that call has returned")
+                raise StateError(_BUSY)
+            self._begun += 1
             self._callbacks.layouts = list(layouts)
-            status, text, has_raised = self._agreed_status(function, arguments, layouts, new_failures)
+            pointer = self._pointer()
+            status, text, has_raised = self._agreed_status(pointer, function, arguments, layouts, new_failures)
             error, own_error = self._callbacks.take_errors()
-            lost = tuple(self._lost_ranks()) if status == DataLost.status else ()
+            lost = tuple(self._lost_ranks(pointer)) if status == DataLost.status else ()
         finally:
             if any(held):
                 self._lock.release()

@@ -15,7 +15,7 @@ import numpy as np
 from ftsort import _native
 from ftsort._calls import Calls
 from ftsort._config import Callbacks, Event, Stats, algorithm_numbers, make_config
-from ftsort._errors import ArgumentError, StateError, error_of, integer
+from ftsort._errors import ArgumentError, InternalError, StateError, error_of, integer
 from ftsort._external import ExternalSorts
 from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout, as_array, listed
 from ftsort._queries import Queries
@@ -34,7 +34,8 @@ class Group(NotCopied, Queries, ExternalSorts):
 
     Methods marked [collective] are called by all surviving ranks in the same order, and all ranks get the same
     exception, except that a rank with a wrong argument gets `ArgumentError` (or the exception of NumPy) and the
-    others `PeerArgumentError`. Methods marked [local] do not communicate. One call at a time may use a group.
+    others `PeerArgumentError`. Methods marked [local] do not communicate. One call at a time may use a group; meanwhile
+    methods marked [local] raise `StateError`.
 
     Parameters
     ----------
@@ -428,26 +429,33 @@ class Group(NotCopied, Queries, ExternalSorts):
 
     def is_failed(self, rank: int) -> bool:
         """Returns whether `rank` was known to have failed at the last collective call. [local]"""
-        return bool(self._library.is_failed(self._idle_pointer(), _rank(rank)))
+        number = _rank(rank)
+        with self._asking() as pointer:
+            return bool(self._library.is_failed(pointer, number))
 
     def is_spare(self, rank: int) -> bool:
         """Returns whether `rank` is an idle spare, which has no node and must pass no elements. [local]"""
-        return bool(self._library.is_spare(self._idle_pointer(), _rank(rank)))
+        number = _rank(rank)
+        with self._asking() as pointer:
+            return bool(self._library.is_spare(pointer, number))
 
     @property
     def failed(self) -> List[int]:
         """The failed ranks, ascending, as known at the last collective call. [local]"""
-        pointer = self._idle_pointer()
-        return [rank for rank in range(self._size) if self._library.is_failed(pointer, rank)]
+        with self._asking() as pointer:
+            return [rank for rank in range(self._size) if self._library.is_failed(pointer, rank)]
 
     @property
     def lost_ranks(self) -> List[int]:
         """The ranks of the data that the last call could not recover, ascending. [local]"""
-        return self._lost_ranks()
+        with self._asking() as pointer:
+            return self._lost_ranks(pointer)
 
     def executor(self, node: int) -> int:
         """Returns the rank that executes `node`; -1 for a node that does not exist. [local]"""
-        return int(self._library.executor(self._idle_pointer(), _rank(node)))
+        number = _rank(node)
+        with self._asking() as pointer:
+            return int(self._library.executor(pointer, number))
 
     def stats(self) -> Stats:
         """Returns the figures of the last sort on this rank. [local]
@@ -459,7 +467,8 @@ class Group(NotCopied, Queries, ExternalSorts):
         0
         """
         raw = _native.Stats(struct_size=ctypes.sizeof(_native.Stats))
-        self._check_local(self._library.get_stats(self._pointer(), byref(raw)))
+        with self._asking() as pointer:
+            self._check_local(self._library.get_stats(pointer, byref(raw)))
         return Stats(*(getattr(raw, name) for name in Stats._fields))
 
     # ---- The end ----
@@ -470,7 +479,8 @@ class Group(NotCopied, Queries, ExternalSorts):
         After failures ``MPI_Finalize``, which mpi4py calls at the end of the process, can wait for failed ranks: end
         the process with `leave` then.
         """
-        self._handle = None
+        with self._questions:
+            self._handle = None  # Local questions of other threads have been answered, and no new one begins.
         self._close()
 
     def leave(self, exit_code: int = 0) -> NoReturn:
@@ -480,7 +490,8 @@ class Group(NotCopied, Queries, ExternalSorts):
         ``MPI_Finalize``. Standard streams and logs are flushed; functions of `atexit` are not called.
         """
         exit_code = integer("exit_code", exit_code, -2**31, 2**31 - 1)
-        pointer = self._idle_pointer()
+        with self._asking():
+            pass  # Files of the store are not removed while a call uses the group.
         sys.stdout.flush()
         sys.stderr.flush()
         logging.shutdown()
@@ -488,8 +499,8 @@ class Group(NotCopied, Queries, ExternalSorts):
             # No array is used any more, because the process ends.
             for owned in list(self._owned):
                 owned._release()
-        status = self._library.leave(pointer, exit_code)
-        raise error_of(status, self._last_error(pointer))
+        self._call(self._library.leave, exit_code)
+        raise InternalError("the call that ends the process has returned")
 
     def __enter__(self) -> "Group":
         return self

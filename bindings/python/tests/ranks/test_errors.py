@@ -380,46 +380,6 @@ def test_wrong_uses_of_results_on_one_rank(group):
     assert (result.to_numpy() is None) == (RANK != 0)
 
 
-def test_local_questions_while_a_call_uses_the_group():
-    asked = []
-
-    def ask(_event):
-        for question in (lambda: group.failed, lambda: group.is_failed(0), lambda: group.executor(0),
-                         lambda: group.is_spare(0), lambda: group.lost_ranks, group.stats):
-            with pytest.raises(ftsort.StateError):
-                question()
-        asked.append(repr(group))
-
-    with ftsort.Group(on_event=ask) as group:
-        group.sort(np.arange(50000))
-        assert asked and all(text.endswith(", busy)") for text in asked)
-        assert group.failed == [] and group.executor(2**40) == -1 and group.is_failed(-2**40)
-
-
-def test_a_call_during_a_call_is_refused_and_changes_nothing():
-    refusals = []
-
-    def call_again():
-        for call in (lambda: group.sort(["a"]), group.agree, lambda: group.sort_many([[1.5], [2]])):
-            with pytest.raises(ftsort.StateError, match="busy"):
-                call()
-            refusals.append(call)
-
-    def compare(one, other):
-        if not refusals:
-            layouts = list(group._callbacks.layouts)
-            thread = threading.Thread(target=call_again)
-            thread.start()
-            thread.join()
-            assert group._callbacks.layouts == layouts
-        return int(one) - int(other)
-
-    with ftsort.Group() as group:
-        assert group.sort(np.arange(50)[::-1], compare=compare).total == 50 * SIZE
-        assert len(refusals) == 3
-        assert group.sort(np.arange(50)).total == 50 * SIZE
-
-
 def test_leave_with_a_wrong_exit_code(group):
     with pytest.raises(ftsort.ArgumentError, match="exit_code"):
         group.leave("zero")

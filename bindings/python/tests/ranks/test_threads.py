@@ -1,0 +1,102 @@
+"""Calls, local questions and the ends of objects in callbacks and other threads while a call uses the group."""
+
+import ftsort
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+SIZE = MPI.COMM_WORLD.size
+
+
+def test_local_questions_while_a_call_uses_the_group():
+    asked = []
+
+    def ask(_event):
+        for question in (lambda: group.failed, lambda: group.is_failed(0), lambda: group.executor(0),
+                         lambda: group.is_spare(0), lambda: group.lost_ranks, group.stats):
+            with pytest.raises(ftsort.StateError):
+                question()
+        asked.append(repr(group))
+
+    with ftsort.Group(on_event=ask) as group:
+        group.sort(np.arange(50000))
+        assert asked and all(text.endswith(", busy)") for text in asked)
+        assert group.failed == [] and group.executor(2**40) == -1 and group.is_failed(-2**40)
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["a whole call", "the begin of a call"])
+def test_a_call_during_a_local_question(monkeypatch, ends):
+    """The library answers for no group while a call runs, and a question takes a call of it for each rank."""
+    entered, answered = threading.Event(), threading.Event()
+    threads = []
+
+    def on_event(_event):
+        entered.set()
+        assert ends or answered.wait(30)
+
+    with ftsort.Group(on_event=on_event) as group:
+        is_failed = group._library.is_failed
+
+        def begin_a_call(pointer, rank):
+            if not threads:
+                threads.append(threading.Thread(target=group.sort, args=(np.arange(50),)))
+                threads[0].start()
+                assert entered.wait(30)
+                if ends:
+                    threads[0].join()
+            return is_failed(pointer, rank)
+
+        monkeypatch.setattr(group._library, "is_failed", begin_a_call)
+        with pytest.raises(ftsort.StateError, match="busy"):
+            group.failed
+        answered.set()
+        threads[0].join()
+        assert group.failed == [] and "failed=[]" in repr(group)
+
+
+def test_local_questions_of_two_threads_are_asked_one_after_the_other(group, monkeypatch):
+    is_failed, asked, most = group._library.is_failed, [], []
+
+    def ask(pointer, rank):
+        asked.append(rank)
+        time.sleep(0.01)
+        most.append(len(asked))
+        asked.pop()
+        return is_failed(pointer, rank)
+
+    monkeypatch.setattr(group._library, "is_failed", ask)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(group.failed)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [[]] * 3 and max(most) == 1
+
+
+def test_a_call_during_a_call_is_refused_and_changes_nothing():
+    refusals = []
+
+    def call_again():
+        for call in (lambda: group.sort(["a"]), group.agree, lambda: group.sort_many([[1.5], [2]])):
+            with pytest.raises(ftsort.StateError, match="busy"):
+                call()
+            refusals.append(call)
+
+    def compare(one, other):
+        if not refusals:
+            layouts = list(group._callbacks.layouts)
+            thread = threading.Thread(target=call_again)
+            thread.start()
+            thread.join()
+            assert group._callbacks.layouts == layouts
+        return int(one) - int(other)
+
+    with ftsort.Group() as group:
+        assert group.sort(np.arange(50)[::-1], compare=compare).total == 50 * SIZE
+        assert len(refusals) == 3
+        assert group.sort(np.arange(50)).total == 50 * SIZE
