@@ -45,7 +45,7 @@ class Calls:
         """Lends the pointer of the group for a local question.
 
         Raises StateError if a call uses the group at any moment of the block: the library then answers as for no group,
-        which takes every rank for failed. A question does not hold the lock of the calls, because a collective call that
+        in which every rank has failed. A question does not hold the lock of the calls, because a collective call that
         begins meanwhile would be refused on this rank alone.
         """
         with self._questions:
@@ -108,7 +108,7 @@ class Calls:
         return status[0]
 
     def _agree(self, pointer: int, flag: bool) -> Tuple[int, bool]:
-        """Returns the status of an agreement, and whether all survivors pass True. Counts the failures that it finds."""
+        """Returns the status of an agreement, and whether all survivors pass True. Adds the failures that it finds."""
         agreed, found = c_uint32(flag), c_size_t()
         status = self._status(self._library.agree, pointer, byref(agreed), byref(found))
         if status == 0:

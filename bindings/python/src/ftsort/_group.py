@@ -327,14 +327,14 @@ class Group(NotCopied, Queries, ExternalSorts):
         with self._refusing(lambda: function(self._pointer(), None, None, byref(refused))):
             if not isinstance(protected, ProtectedInput):
                 raise ArgumentError(f"protected is {protected!r}, expected a result of protect")
-            handle, layout = protected._handle(), protected._layout
+            handle, layout = protected._opened(), protected._layout
             if key is not None or descending is not None or compare is not None:
                 chosen = Layout(self._library, layout.dtype, key, False if descending is None else descending, stable,
                                 compare, self._callbacks.fail)
                 layout = layout.with_order_of(chosen)
             elif stable:
                 layout = layout.stable()
-        return self._result_call(function, handle, byref(layout.record), keep=protected, layouts=[layout],
+        return self._result_call(function, handle.pointer, byref(layout.record), keep=handle, layouts=[layout],
                                  columns=[_records(layout)])
 
     def set_algorithm(self, algorithm: str, pivot: str = "sampled") -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import weakref
 from ctypes import byref
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union, \
-    overload
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, \
+    Sequence, Union, overload
 
 import numpy as np
 
@@ -43,15 +43,33 @@ class _Memory:
 
 
 class _Handle:
-    """Owns a result of the library. It is released when the last array of the result is released."""
+    """Owns a result or a protected input of the library, and releases it when nothing refers to the handle any more.
 
-    def __init__(self, group: "Group", pointer: int) -> None:
+    The arrays of a result refer to it, and so does every call that uses it: `close` can come from a callback or from
+    another thread during the call.
+    """
+
+    def __init__(self, group: "Group", free: Callable[..., None], pointer: int, *kept: Any) -> None:
         self.pointer = pointer
-        self._release = weakref.finalize(self, group._library.result_free, pointer)
+        self._release = weakref.finalize(self, _free, free, pointer, kept)
         # At the end of the program arrays may still be in use, and the system takes the memory back anyway. Files of
         # the store are removed.
         self._release.atexit = group._has_files
         group._owned.add(self)
+
+
+class _Owner(NotCopied):
+    """An object with a handle, until it is closed."""
+
+    _name: str
+    _handle: Optional[_Handle]
+
+    def _opened(self) -> _Handle:
+        """Returns the handle, to which the caller refers for as long as it uses the pointer."""
+        handle = self._handle
+        if handle is None:
+            raise StateError(f"the {self._name} is closed")
+        return handle
 
 
 class Block:
@@ -85,7 +103,7 @@ class Block:
         return f"Block(node={self.node}, offset={self.offset}, count={len(self)})"
 
 
-class Result(NotCopied, Sequence[Block]):
+class Result(_Owner, Sequence[Block]):
     """The sorted blocks of this rank, in ascending order of node: a sequence of `Block`.
 
     A rank has one block for each node that it executes: its own, and those of failed ranks that it stands in for. If
@@ -101,11 +119,13 @@ class Result(NotCopied, Sequence[Block]):
     (1, 3, [1, 2, 3])
     """
 
+    _name = "result"
+
     def __init__(self, group: "Group", pointer: int, columns: Sequence[Column],
                  layouts: Sequence[Encoder]) -> None:
         self._group = group
         self._library = group._library
-        self._handle: Optional[_Handle] = _Handle(group, pointer)
+        self._handle = _Handle(group, group._library.result_free, pointer)
         self._columns = tuple(columns)
         #: The encoders that `reload` needs when the result is recovered.
         self._layouts = list(layouts)
@@ -113,35 +133,32 @@ class Result(NotCopied, Sequence[Block]):
 
     # ---- Blocks ----
 
-    def _pointer(self) -> int:
-        if self._handle is None:
-            raise StateError("the result is closed")
-        return self._handle.pointer
-
-    def _column(self, index: int, number: int, block: _native.Block) -> np.ndarray:
+    def _column(self, handle: _Handle, index: int, number: int, block: _native.Block) -> np.ndarray:
         column = self._columns[number]
         data = ctypes.c_void_p()
-        self._group._check_local(self._library.result_column(self._pointer(), index, number, byref(data), None))
+        self._group._check_local(self._library.result_column(handle.pointer, index, number, byref(data), None))
         if block.count == 0:
             return _joined([], column.dtype)
-        assert self._handle is not None and data.value is not None
-        memory = _Memory(self._handle, data.value, block.count * column.dtype.itemsize)
+        assert data.value is not None
+        memory = _Memory(handle, data.value, block.count * column.dtype.itemsize)
         array = np.asarray(memory).view(column.dtype.base).reshape(block.count, *column.dtype.shape)
         return column.layout.decode(array) if column.layout else array
 
     @property
     def blocks(self) -> List[Block]:
         """The blocks of this rank, in ascending order of node."""
-        if self._blocks is None:
-            pointer = self._pointer()
-            self._blocks = []
-            for index in range(self._library.result_count(pointer)):
+        blocks = self._blocks
+        if blocks is None:
+            handle, blocks = self._opened(), []
+            for index in range(self._library.result_count(handle.pointer)):
                 block = _native.Block()
-                self._group._check_local(self._library.result_block(pointer, index, byref(block)))
-                columns = {column.name: self._column(index, number, block)
+                self._group._check_local(self._library.result_block(handle.pointer, index, byref(block)))
+                columns = {column.name: self._column(handle, index, number, block)
                            for number, column in enumerate(self._columns)}
-                self._blocks.append(Block(block.node, block.offset, columns))
-        return self._blocks
+                blocks.append(Block(block.node, block.offset, columns))
+            if self._handle is handle:
+                self._blocks = blocks
+        return blocks
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -178,7 +195,8 @@ class Result(NotCopied, Sequence[Block]):
     @property
     def total(self) -> int:
         """The number of elements over all ranks."""
-        return int(self._library.result_total(self._pointer()))
+        handle = self._opened()
+        return int(self._library.result_total(handle.pointer))
 
     def __repr__(self) -> str:
         if self._handle is None:
@@ -205,9 +223,12 @@ class Result(NotCopied, Sequence[Block]):
         """
         group, function = self._group, self._group._library.result_recover
         with group._refusing(lambda: function(group._pointer(), None)):
-            pointer = self._pointer()
+            handle = self._opened()
         self._blocks = None
-        group._call(function, pointer, layouts=self._layouts)
+        try:
+            group._call(function, handle.pointer, layouts=self._layouts, keep=handle)
+        finally:
+            self._blocks = None  # A callback or another thread may have asked for them during the call.
         return self
 
     def to_numpy(self, root: int = 0) -> Optional[np.ndarray]:
@@ -231,7 +252,7 @@ class Result(NotCopied, Sequence[Block]):
         group, column, function = self._group, self._columns[0], self._group._library.gather_sorted
         refused = _native.CONSUME_FN()
         with group._refusing(lambda: function(group._pointer(), None, None, refused, None)):
-            pointer, total = self._pointer(), self.total
+            handle, total = self._opened(), self.total
             options = _native.TreeOptions(struct_size=ctypes.sizeof(_native.TreeOptions), has_sink=1,
                                           sink=integer("root", root, -2**31, 2**31 - 1))
         size, filled = column.dtype.itemsize, 0
@@ -250,8 +271,10 @@ class Result(NotCopied, Sequence[Block]):
                 return 1
 
         callback = _native.CONSUME_FN(consume)
-        group._call(function, byref(options), pointer, callback, None, layouts=self._layouts)
-        self._blocks = None
+        try:
+            group._call(function, byref(options), handle.pointer, callback, None, layouts=self._layouts, keep=handle)
+        finally:
+            self._blocks = None  # The call recovers the result if ranks have failed.
         if gathered is None and total == 0 and group.executor(root) == group.rank:
             gathered = np.empty(0, column.dtype)
         if gathered is None or column.layout is None:
@@ -275,17 +298,17 @@ class Result(NotCopied, Sequence[Block]):
         group, violations = self._group, ctypes.c_uint64()
         function = group._library.result_verify
         with group._refusing(lambda: function(group._pointer(), None, None, 1, byref(violations))):
-            pointer = self._pointer()
+            handle = self._opened()
             layout = self._columns[0].layout
             if layout is None:
                 raise ArgumentError("the result has positions: only records are verified")
             given = Input(layout, np.empty(0, layout.dtype) if array is None else array)
-        group._call(function, pointer, given.pointer, given.count, byref(violations), layouts=[layout],
-                    keep=given)
+        group._call(function, handle.pointer, given.pointer, given.count, byref(violations), layouts=[layout],
+                    keep=(handle, given))
         return violations.value
 
     def close(self) -> None:
-        """Releases the result and its redundancy as soon as no array uses its memory. [local]"""
+        """Releases the result and its redundancy as soon as no array and no call uses its memory. [local]"""
         self._handle = None
         self._blocks = None
 
@@ -296,25 +319,19 @@ class Result(NotCopied, Sequence[Block]):
         self.close()
 
 
-class ProtectedInput(NotCopied):
+class ProtectedInput(_Owner):
     """Records of this rank that survive its failure; made by `Group.protect`.
 
     Released by `close`, at the end of a ``with`` block, or when it is garbage. Results of its sorts stay valid.
     """
 
+    _name = "protected input"
+
     def __init__(self, group: "Group", pointer: int, layout: Layout) -> None:
         self._group = group
-        self._pointer: Optional[int] = pointer
         self._layout = layout
         # The library uses the callbacks of the layout until the input is released.
-        self._release = weakref.finalize(self, _free_input, group._library, pointer, layout)
-        self._release.atexit = group._has_files
-        group._owned.add(self)
-
-    def _handle(self) -> int:
-        if self._pointer is None:
-            raise StateError("the protected input is closed")
-        return self._pointer
+        self._handle = _Handle(group, group._library.input_free, pointer, layout)
 
     def sort(self, key: Key = None, descending: Optional[Descending] = None, *, stable: bool = False,
              compare: Optional[Compare] = None) -> Result:
@@ -346,13 +363,12 @@ class ProtectedInput(NotCopied):
         """
         group, function = self._group, self._group._library.input_update
         with group._refusing(lambda: function(group._pointer(), None, None, 1)):
-            handle, given = self._handle(), Input(self._layout, array)
-        group._call(function, handle, given.pointer, given.count, layouts=[self._layout], keep=given)
+            handle, given = self._opened(), Input(self._layout, array)
+        group._call(function, handle.pointer, given.pointer, given.count, layouts=[self._layout], keep=(handle, given))
 
     def close(self) -> None:
-        """Releases the input and its redundancy. [local]"""
-        self._pointer = None
-        self._release()
+        """Releases the input and its redundancy as soon as no call uses it. [local]"""
+        self._handle = None
 
     def __enter__(self) -> "ProtectedInput":
         return self
@@ -369,5 +385,5 @@ def _joined(parts: List[np.ndarray], dtype: np.dtype) -> np.ndarray:
     return joined
 
 
-def _free_input(library: _native.Library, pointer: int, _layout: Layout) -> None:
-    library.input_free(pointer)
+def _free(free: Callable[..., None], pointer: int, _kept: Any) -> None:
+    free(pointer)

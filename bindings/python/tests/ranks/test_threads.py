@@ -100,3 +100,42 @@ def test_a_call_during_a_call_is_refused_and_changes_nothing():
         assert group.sort(np.arange(50)[::-1], compare=compare).total == 50 * SIZE
         assert len(refusals) == 3
         assert group.sort(np.arange(50)).total == 50 * SIZE
+
+
+@pytest.mark.parametrize("name, call", [
+    ("result_recover", lambda result, protected: result.recover()),
+    ("gather_sorted", lambda result, protected: result.to_numpy()),
+    ("result_verify", lambda result, protected: result.verify(np.arange(50))),
+    ("input_update", lambda result, protected: protected.update(np.arange(70))),
+    ("run_protected", lambda result, protected: protected.sort()),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_objects_that_are_closed_during_a_call_are_released_after_it(group, monkeypatch, name, call):
+    library, released = group._library, []
+    kind = "input_free" if name in ("input_update", "run_protected") else "result_free"
+    free, function = getattr(library, kind), getattr(library, name)
+    monkeypatch.setattr(library, kind, lambda pointer: released.append(pointer) or free(pointer))
+    result, protected = group.sort(np.arange(50)), group.protect(np.arange(50))
+    closed = protected if kind == "input_free" else result
+
+    def closing(*arguments):
+        thread = threading.Thread(target=closed.close)
+        thread.start()
+        thread.join()
+        assert released == []
+        return function(*arguments)
+
+    pointer = closed._handle.pointer
+    monkeypatch.setattr(library, name, closing)
+    call(result, protected)
+    assert released[:1] == [pointer]
+    monkeypatch.undo()
+    with pytest.raises(ftsort.StateError, match="closed"):
+        call(result, protected)
+
+
+def test_blocks_of_a_callback_during_a_recovery_are_not_kept(group, monkeypatch):
+    result, function = group.sort(np.arange(50)), group._library.result_recover
+    monkeypatch.setattr(group._library, "result_recover", lambda *arguments: (result.blocks, function(*arguments))[1])
+    asked = result.blocks
+    result.recover()
+    assert result._blocks is None and [block.node for block in result] == [block.node for block in asked]
