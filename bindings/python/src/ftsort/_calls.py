@@ -10,7 +10,8 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from ftsort import _native
 from ftsort._config import Callbacks
-from ftsort._errors import CallbackError, Corruption, DataLost, Error, InternalError, MpiError, StateError, error_of
+from ftsort._errors import (CallbackError, Corruption, DataLost, Error, InternalError, MpiError, StateError, StoreError,
+                             error_of)
 from ftsort._layout import Encoder
 
 #: Arrays that MPI may still read after an MpiError or an InternalError; they must not change before the process ends.
@@ -115,8 +116,26 @@ class Calls:
             self._uncounted += found.value
         return status, bool(agreed.value)
 
+    def _commit(self, pointer: int, commit: Callable[[], Any]) -> Tuple[int, str]:
+        """Lets all ranks `commit` the outcome of a call, of which one that succeeds is sufficient.
+
+        Returns the status of the call, and its text. The agreement also makes every rank wait until all have tried.
+        """
+        failure: Optional[BaseException] = None
+        try:
+            commit()
+        except BaseException as error:
+            failure = error
+            if not isinstance(error, OSError):
+                self._callbacks.fail_here(error)
+        status, has_failed = self._agree(pointer, failure is not None)
+        if status != 0:
+            return status, self._last_error(pointer)
+        return (StoreError.status, f"no rank can give the output its name: {failure}") if has_failed else (0, "")
+
     def _agreed_status(self, pointer: int, function: Callable[..., int], arguments: Sequence[Any],
-                       layouts: Sequence[Encoder], new_failures: Optional[c_size_t]) -> Tuple[int, str, bool]:
+                       layouts: Sequence[Encoder], new_failures: Optional[c_size_t],
+                       commit: Optional[Callable[[], Any]]) -> Tuple[int, str, bool]:
         """Makes a collective call. Returns its status, its text, and whether a callback of some rank has raised."""
         status = self._status(function, pointer, *arguments)
         text = self._last_error(pointer) if status != 0 else ""
@@ -130,18 +149,20 @@ class Calls:
         agreement, has_worked = self._agree(pointer, not self._callbacks.has_failed())
         if agreement != 0:
             return agreement, self._last_error(pointer), False
+        if status == 0 and has_worked and commit is not None:
+            status, text = self._commit(pointer, commit)
         return status, text, not has_worked
 
     def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Encoder] = (),
-              keep: Any = None, discard: Callable[[], Any] = lambda: None,
-              new_failures: Optional[c_size_t] = None) -> None:
+              keep: Any = None, commit: Optional[Callable[[], Any]] = None,
+              discard: Optional[Callable[[], Any]] = None, new_failures: Optional[c_size_t] = None) -> None:
         """Makes a collective call, and raises the exception of its status.
 
         The library does not know that a comparator raised an exception, or that a signal handler did so in `reload`,
-        on one rank perhaps. So the ranks agree on it afterwards, and all of them `discard` the outcome and raise
-        CallbackError. Failures that this agreement finds are added to the `new_failures` of the next successful call
-        that has them. The library returns the same status on all survivors, so they all have the same number, also if
-        one of them does not receive it because of a signal.
+        on one rank perhaps. So the ranks agree on it afterwards, and all of them either `commit` the outcome, or
+        `discard` it and raise CallbackError. Failures that the agreements find are added to the `new_failures` of the
+        next successful call that has them. The library returns the same status on all survivors, so they all have the
+        same number, also if one of them does not receive it because of a signal.
         """
         held: List[bool] = []
         try:
@@ -153,7 +174,7 @@ class Calls:
             self._begun += 1
             self._callbacks.layouts = list(layouts)
             pointer = self._pointer()
-            status, text, has_raised = self._agreed_status(pointer, function, arguments, layouts, new_failures)
+            status, text, has_raised = self._agreed_status(pointer, function, arguments, layouts, new_failures, commit)
             error, own_error = self._callbacks.take_errors()
             lost = tuple(self._lost_ranks(pointer)) if status == DataLost.status else ()
         finally:
@@ -161,7 +182,7 @@ class Calls:
                 self._lock.release()
         raised: Optional[Error] = None
         if has_raised:
-            if status == 0:
+            if status == 0 and discard is not None:
                 discard()
             raised = CallbackError("compare or reload raised an exception on some rank")
         elif status != 0:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import stat
 from ctypes import byref
-from typing import Any, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from ftsort._errors import ArgumentError
 from ftsort._layout import Compare, Descending, Key, Layout, listed
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+_MOST_PARTS = 100_000
+#: The end of the name of an output until the ranks know that `compare` has not failed.
+_UNCHECKED = b".unchecked"
 
 
 class ExternalStats(NamedTuple):
@@ -54,7 +59,9 @@ class ExternalSorts(Calls):
         dtype : numpy.dtype
             The type of the elements of the files.
         key, descending, compare
-            As for `Group.sort`. A float16 cannot be a key. If `compare` raises an exception, `output` is removed.
+            As for `Group.sort`. A float16 cannot be a key. With `compare` the output has the name
+            ``output.unchecked`` until all ranks know that the function has raised no exception. If it has raised one,
+            that file is removed, and `output` stays as it is.
         scratch : path or sequence of paths, optional
             Directories for runs, which together take as many bytes as this rank's part of the files; they may be
             local to the host. By default the directory of `output`.
@@ -64,7 +71,7 @@ class ExternalSorts(Calls):
         resume : bool
             Whether to continue an earlier sort of the same files into `output` that ended before it was complete,
             with any number of ranks. Without one a new sort begins. The state stays in the file ``output.ftsort``
-            for a later call.
+            for a later call. Not with `compare`: a later job cannot know whether its function is the same.
         sync : bool
             Whether a sort can be resumed after a host has lost its power.
         source_offset : int
@@ -84,8 +91,11 @@ class ExternalSorts(Calls):
         ------
         ArgumentError
             An argument is invalid, or the state of another sort is to be resumed.
+        CallbackError
+            `compare` raised an exception on some rank; the exception is the cause of that of its rank.
         StoreError
-            A file cannot be read or written, or a source has changed.
+            A file cannot be read or written, or a source has changed. If no rank can give an output of a sort with
+            `compare` its name, it stays in ``output.unchecked``.
         MemoryLimit
             `memory` is too small for the sources.
 
@@ -113,28 +123,97 @@ class ExternalSorts(Calls):
                     raise ArgumentError(f"{name} is {value!r}, expected a number of {unit}")
             if memory is not None and memory == 0:
                 raise ArgumentError("memory is 0, expected a number of bytes, or None for the default")
+            if output_parts > _MOST_PARTS:
+                raise ArgumentError(f"output_parts is {output_parts}, expected at most {_MOST_PARTS}")
             names, places = _paths(sources, "sources"), _paths(() if scratch is None else scratch, "scratch")
             if not names:
                 raise ArgumentError("sources is empty: name at least one file")
+            written, unchecked = _path(output, "output"), None
+            if compare is not None:
+                if resume:
+                    raise ArgumentError("resume is true, but a sort with compare cannot be resumed: a later job cannot"
+                                        " know whether its function is the same")
+                unchecked = _Unchecked(written, int(output_parts), bool(sync))
+                unchecked.check(names)
+                written += _UNCHECKED
             files = _native.External(
                 struct_size=ctypes.sizeof(_native.External), sources=_array(names), source_count=len(names),
-                output=_path(output, "output"), scratch=_array(places), scratch_count=len(places),
+                output=written, scratch=_array(places), scratch_count=len(places),
                 memory_bytes=int(sizes["memory"]), resume=int(bool(resume)), sync=int(bool(sync)),
                 source_offset=int(source_offset), output_offset=int(output_offset),
                 output_parts=int(output_parts))
         raw = _native.ExternalStats(struct_size=ctypes.sizeof(_native.ExternalStats))
         self._call(function, byref(layout.record), byref(files), byref(raw), layouts=[layout], keep=(layout, files),
-                   discard=lambda: _remove(output, int(output_parts)))
+                   commit=unchecked.commit if unchecked else None, discard=unchecked.discard if unchecked else None)
         return ExternalStats(*(getattr(raw, name) for name in ExternalStats._fields))
 
 
-def _remove(output: Path, parts: int) -> None:
-    """Removes an output and the state from which another call would take it for complete."""
-    path = os.fsencode(output)
-    files = [path + b".%05d" % part for part in range(parts)] or [path]
-    for name in [path + b".ftsort", *files]:
-        with contextlib.suppress(FileNotFoundError):  # Another rank has removed it.
-            os.remove(name)
+class _Unchecked:
+    """The files of an output that the library has written with `compare`, before the ranks have agreed on it.
+
+    The library does not know that a comparator raised an exception, and takes its answers for right. Before the agreement
+    its output must not replace another file, which may be the source.
+    """
+
+    def __init__(self, output: bytes, parts: int, is_synced: bool) -> None:
+        self._has_parts, self._is_synced = parts > 0, is_synced
+        #: From this state of an earlier sort a later call would take the output for that of that sort.
+        self._state = output + b".ftsort"
+        ends = [b".%05d" % part for part in range(parts)] or [b""]
+        #: The name of each file before and after the agreement.
+        self._names = [(output + _UNCHECKED + end, output + end) for end in ends]
+
+    def check(self, sources: List[bytes]) -> None:
+        """Raises ArgumentError for an output that is no file, and for sources that would be replaced too early."""
+        for _, name in self._names:
+            with contextlib.suppress(OSError):  # It does not exist, or the library reports the reason.
+                mode = os.lstat(name).st_mode
+                if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+                    raise ArgumentError(f"output has the file {os.fsdecode(name)}, which is no regular file: name another"
+                                        " file")
+        # The source may be an output that is one file. Several files are not replaced all at once.
+        kept = {_place(name) for pair in self._names for name in pair[:2 if self._has_parts else 1]}
+        kept.add(_place(self._state))
+        for source in sources:
+            if not kept.isdisjoint((_place(source), _place(os.path.realpath(source)))):
+                raise ArgumentError(f"the source {os.fsdecode(source)} has the name of a file that the sort writes or"
+                                    " removes: rename the source, or name another output")
+
+    def commit(self) -> None:
+        """Gives the files their names, unless another rank has done so."""
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self._state)
+        for unchecked, name in self._names:
+            try:
+                os.replace(unchecked, name)
+            except FileNotFoundError:
+                if not os.path.exists(name):
+                    raise
+        if self._is_synced:
+            sync_directory(self._names[0][1])
+
+    def discard(self) -> None:
+        """Removes the files, unless another rank has done so."""
+        for unchecked, _ in self._names:
+            with contextlib.suppress(OSError):  # The error of the function is the one to report.
+                os.remove(unchecked)
+
+
+def _place(path: bytes) -> Tuple[bytes, bytes]:
+    """Returns the folder and the name of a path, which are the same for all paths without a link at the end."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.realpath(folder), name
+
+
+def sync_directory(path: Union[str, bytes]) -> None:
+    """Makes the name of a renamed file permanent, where the file system allows it."""
+    # Some network file systems refuse to synchronise directories, and a directory may be writable but not readable.
+    with contextlib.suppress(OSError):
+        descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _type(dtype: Any) -> np.dtype:

@@ -218,11 +218,14 @@ def test_exceptions_of_compare_on_one_rank_are_errors_of_all(group, shared_path,
     protected = group.protect(data, compare=compare)
     healthy = False
     for call in (lambda: group.sort(data, compare=compare), protected.sort, lambda: result.verify(data),
-                 lambda: group.external_sort(path, path + ".sorted", data.dtype, compare=compare, resume=True)):
+                 lambda: group.external_sort(path, path + ".sorted", data.dtype, compare=compare),
+                 lambda: group.external_sort(path, path, data.dtype, compare=compare),
+                 lambda: group.external_sort(path, path + ".sorted", data.dtype, compare=compare, output_parts=2)):
         with pytest.raises(ftsort.CallbackError, match="compare") as caught:
             call()
         assert isinstance(caught.value.__cause__, KeyError) == is_culprit
-    assert not os.path.exists(path + ".sorted") and not os.path.exists(path + ".sorted.ftsort")
+    assert np.array_equal(np.fromfile(path, data.dtype), data) and not np.fromfile(path + ".sorted").any()
+    assert sorted(os.listdir(shared_path)) == ["numbers", "numbers.sorted"]
     healthy = True
     assert protected.sort().total == 50 * SIZE
     assert result.verify(data) == 0

@@ -2,6 +2,7 @@
 
 import ftsort
 
+import errno
 import os
 
 import numpy as np
@@ -80,6 +81,72 @@ def test_a_complete_sort_is_not_repeated(group, shared_path):
         group.external_sort(source, output, np.float64, descending=True, memory=MEMORY, resume=True)
 
 
+def reverse(one, other):
+    """Compares two elements for descending order."""
+    return int(other > one) - int(other < one)
+
+
+@pytest.mark.parametrize("parts", [0, 3])
+def test_a_comparator_decides_the_order_of_a_file(group, shared_path, parts):
+    values = np.random.default_rng(4).normal(size=900)
+    source = write(f"{shared_path}/in", values)
+    output = f"{shared_path}/out" if parts else source
+    names = [f"{output}.{part:05}" for part in range(parts)] or [output]
+    stats = group.external_sort(source, output, "f8", compare=reverse, sync=True, output_parts=parts)
+    assert stats.records == len(values)
+    assert np.array_equal(np.concatenate([np.fromfile(name) for name in names]), np.sort(values)[::-1])
+    assert sorted(os.listdir(shared_path)) == sorted({"in", *map(os.path.basename, names)})
+
+
+def test_the_state_of_an_earlier_sort_is_not_that_of_a_later_output(group, shared_path):
+    values = np.random.default_rng(5).normal(size=900)
+    source, output = write(f"{shared_path}/in", values), f"{shared_path}/out"
+    group.external_sort(source, output, "f8", resume=True)
+    group.external_sort(source, output, "f8", compare=reverse)
+    assert np.array_equal(np.fromfile(output), np.sort(values)[::-1])
+    MPI.COMM_WORLD.barrier()
+    assert group.external_sort(source, output, "f8", resume=True).resumed_records == 0
+    assert np.array_equal(np.fromfile(output), np.sort(values))
+
+
+@pytest.mark.parametrize("failing", ["one rank", "all ranks"])
+def test_outputs_that_cannot_be_named(group, shared_path, monkeypatch, failing):
+    values = np.random.default_rng(6).normal(size=900)
+    source, output = write(f"{shared_path}/in", values), f"{shared_path}/out"
+
+    def refuse(*names):
+        raise PermissionError(errno.EACCES, "Permission denied", *names)
+
+    if RANK == SIZE - 1 or failing == "all ranks":
+        monkeypatch.setattr(os, "replace", refuse)
+    if failing == "all ranks" or SIZE == 1:
+        with pytest.raises(ftsort.StoreError, match="no rank can give the output its name: .*Permission denied"):
+            group.external_sort(source, output, "f8", compare=reverse)
+        output += ".unchecked"
+    else:
+        group.external_sort(source, output, "f8", compare=reverse)
+    assert np.array_equal(np.fromfile(output), np.sort(values)[::-1])
+    assert sorted(os.listdir(shared_path)) == ["in", os.path.basename(output)]
+
+
+def test_outputs_and_sources_that_a_sort_with_a_comparator_refuses(group, shared_path):
+    names = ["out.unchecked", "out.ftsort", "out.00001", "out.unchecked.00001"]
+    for name in names:
+        write(f"{shared_path}/{name}", np.arange(5.0))
+    if RANK == 0:
+        os.mkfifo(f"{shared_path}/pipe")
+        os.symlink("out.ftsort", f"{shared_path}/link")
+    MPI.COMM_WORLD.barrier()
+    options = dict(dtype="f8", compare=reverse)
+    for name, parts in (("out.unchecked", 0), ("out.ftsort", 0), ("link", 0), ("out.00001", 2),
+                        ("out.unchecked.00001", 2)):
+        with pytest.raises(ftsort.ArgumentError, match=f"{name} has the name of a file that the sort writes"):
+            group.external_sort(f"{shared_path}/{name}", f"{shared_path}/out", output_parts=parts, **options)
+    with pytest.raises(ftsort.ArgumentError, match="pipe, which is no regular file"):
+        group.external_sort(f"{shared_path}/out.00001", f"{shared_path}/pipe", **options)
+    assert sorted(os.listdir(shared_path)) == sorted([*names, "link", "pipe"])
+
+
 def test_wrong_arguments(group, shared_path):
     source = write(f"{shared_path}/in", np.arange(5.0))
     culprit = RANK == SIZE - 1
@@ -96,6 +163,7 @@ def test_wrong_arguments(group, shared_path):
     refused(lambda: sort(output_offset=-1 if culprit else 0), "output_offset is -1")
     refused(lambda: sort(output_parts=-1 if culprit else 0), "output_parts is -1, expected a number of files")
     refused(lambda: sort(output_parts=100_001 if culprit else 0), "output_parts is 100001, expected at most 100000")
+    refused(lambda: sort(resume=culprit, compare=reverse), "a sort with compare cannot be resumed")
     refused(lambda: sort(scratch=["a\0b"] if culprit else None), "not a path")
     refused(lambda: sort(source_offset=41 if culprit else 0), "source_offset is 41, but the source .* has 40 bytes")
     with pytest.raises(ftsort.ArgumentError, match="not a multiple of the record size 24"):

@@ -16,6 +16,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
+from ftsort._external import sync_directory
+
 FORMATS = ("npy", "raw", "csv", "parquet")
 EXTENSIONS = {".npy": "npy", ".bin": "raw", ".raw": "raw", ".dat": "raw",
               ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}
@@ -338,14 +340,3 @@ def replace(ready: str, path: str) -> None:
         os.chmod(ready, mode)
     os.replace(ready, path)
     sync_directory(path)
-
-
-def sync_directory(path: str) -> None:
-    """Makes the name of a renamed file permanent, where the file system allows it."""
-    descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass  # Some network file systems refuse to synchronise directories.
-    finally:
-        os.close(descriptor)
