@@ -124,6 +124,22 @@ def test_an_interrupted_run_leaves_nothing_behind(folder, number, delay):  # noq
     assert os.listdir(folder) == ["in.npy"]
 
 
+@pytest.mark.parametrize("name", ["replace", "sync_directory"])
+@pytest.mark.parametrize("number, more", [(signal.SIGTERM, []), (signal.SIGINT, ["--external"])])
+def test_a_signal_comes_too_late_when_the_output_gets_its_name(folder, name, number, more):  # noqa: F811
+    values = np.random.default_rng(1).normal(size=3000)
+    np.save("in.npy", values)
+    code = (f"import os, sys\nfrom ftsort import cli\nfrom ftsort.cli import files\nfunction = files.{name}\n"
+            f"def interrupted(*names):\n    os.kill(os.getpid(), {number:d})\n    return function(*names)\n"
+            f"files.{name} = interrupted\nsys.exit(cli.main())")
+    line = [sys.executable, "-c", code, "sort", "in.npy", "-o", "in.npy", "-n", "2", "--json", *more]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert last["event"] == "summary" and last["ok"] and os.listdir(folder) == ["in.npy"]
+    assert np.array_equal(np.load("in.npy"), np.sort(values))
+
+
 def test_a_killed_command_ends_its_ranks(folder):  # noqa: F811
     np.save("in.npy", np.random.default_rng(1).normal(size=3_000_000))
     process = start("sort", "in.npy", "-o", "out.npy", "-n", "4")

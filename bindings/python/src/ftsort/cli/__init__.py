@@ -12,7 +12,7 @@ import re
 import secrets
 import signal
 import sys
-from typing import Any, Dict, List, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 EPILOG = """exit statuses: 0 complete and checked; 1 failed; 2 wrong usage; 3 data were lost or are wrong; 4 no usable
 MPI; 128 + S ended by signal S"""
@@ -27,7 +27,13 @@ class Interrupted(Exception):
         self.number = number
 
 
-def _interrupt(number: int, _frame: Any) -> NoReturn:
+#: Whether the output is getting its name, perhaps in place of the input. From then on a signal comes too late.
+_is_committing = False
+
+
+def _interrupt(number: int, _frame: Any) -> None:
+    if _is_committing:
+        return
     # A second signal must not stop the removal of temporary files.
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
@@ -172,6 +178,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs the command, and returns its exit status."""
+    global _is_committing
     parser = make_parser()
     options = parser.parse_args(arguments)
     if options.version:
@@ -181,6 +188,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         parser.print_usage(sys.stderr)
         print("ftsort: error: name a command, such as sort; --help lists them", file=sys.stderr)
         return 2
+    _is_committing = False
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP, and that remains so.
             signal.signal(number, _interrupt)
@@ -243,6 +251,7 @@ def _victim_count(text: str, ranks: int) -> int:
 
 
 def _job(options: argparse.Namespace, display: Any) -> int:
+    global _is_committing
     from . import check, external, files, launch, run, tools
 
     source = files.open_source(options.input, options.format, options.dtype, options.delimiter)
@@ -287,7 +296,9 @@ def _job(options: argparse.Namespace, display: Any) -> int:
         rows: List[Any] = []
         if path is None:
             rows = tools.show_rows(output.source(done["rows"]), done["rows"], job, display)
-        output.commit(done["rows"], display)
+        output.complete(done["rows"], display)
+        _is_committing = True
+        output.commit()
     except run.Failed as error:
         if error.status == run.WRONG:
             output.discard()

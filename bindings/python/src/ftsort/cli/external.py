@@ -147,9 +147,9 @@ class ExternalOutput(run.Output):
             moved = sum(_runs_in(folder) for folder in self.scratch or [os.path.dirname(self.part)])
         display.event("progress", phase=display.state.phase, bytes=moved)
 
-    def commit(self, rows: int, display: Display) -> None:
+    def commit(self) -> None:
         """Makes the output appear under its name."""
-        super().commit(rows, display)
+        super().commit()
         self.is_over = True
 
     def discard(self) -> None:

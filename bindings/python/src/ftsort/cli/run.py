@@ -102,25 +102,34 @@ class Output:
         """Returns the binary rows."""
         return files.BinarySource(self.part, self.dtype, rows, [], self.dtype, self.offset, "raw")
 
-    def commit(self, rows: int, display: Display) -> None:
-        """Makes the output appear under its name."""
+    def complete(self, rows: int, display: Display) -> None:
+        """Makes the temporary file that gets the name of the output, and forces it to the medium."""
         if self.path is None:
             return
         try:
             if self.is_table:
                 self._convert(rows, display)
-                ready = self.converted
-            else:
-                ready = self.part
-                with open(ready, "r+b") as file:
-                    if self.format == "npy":
-                        file.write(files.npy_header(self.dtype, rows, self.offset))
-                    file.truncate(self.offset + rows * self.dtype.itemsize)
-                    file.flush()
-                    os.fsync(file.fileno())
-            files.replace(ready, self.path)
+                return
+            with open(self.part, "r+b") as file:
+                if self.format == "npy":
+                    file.write(files.npy_header(self.dtype, rows, self.offset))
+                file.truncate(self.offset + rows * self.dtype.itemsize)
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
-            raise Failed(f"cannot write {self.path}: {error.strerror}") from None
+            raise self._unwritten(error) from None
+
+    def commit(self) -> None:
+        """Makes the output appear under its name."""
+        if self.path is None:
+            return
+        try:
+            files.replace(self.converted if self.is_table else self.part, self.path)
+        except OSError as error:
+            raise self._unwritten(error) from None
+
+    def _unwritten(self, error: OSError) -> Failed:
+        return Failed(f"cannot write {self.path}: {error.strerror}")
 
     def _convert(self, rows: int, display: Display) -> None:
         from . import tables
