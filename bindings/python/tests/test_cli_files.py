@@ -1,11 +1,14 @@
 """The files, tables and checks of the command, without MPI."""
 
+import errno
 import json
+import os
+import types
 
 import numpy as np
 import pytest
 
-from ftsort.cli import check, files, launch, progress, run
+from ftsort.cli import check, files, launch, progress, run, worker
 from ftsort.cli.check import Key
 
 STARS = np.dtype([("id", "i8"), ("magnitude", "f4"), ("name", "S6")])
@@ -346,6 +349,30 @@ def test_several_keys_with_directions():
         check.parse_keys(["id"], False, np.dtype("f8"), "a.npy")
     with pytest.raises(files.FileError, match="cannot be a key"):
         check.parse_keys([], False, np.dtype("c16"), "a.npy")
+
+
+@pytest.mark.parametrize("name", ["in.npy", "out.npy"])
+def test_a_check_names_the_file_that_cannot_be_read(tmp_path, monkeypatch, name):
+    np.save(tmp_path / "in.npy", np.arange(1000))
+    np.save(tmp_path / "out.npy", np.arange(1000))
+    source, reports = files.open_source(str(tmp_path / "in.npy")), []
+    rank = worker.Worker.__new__(worker.Worker)
+    rank.source, rank.out_dtype, rank.command, rank.rank = source, source.dtype, "sort", 0
+    rank.keys, rank.counted, rank.sent_at = [Key(None, False)], 0, 0.0
+    rank.job = {"path": str(tmp_path / "out.npy"), "offset": source.offset, "digest_key": 1}
+    rank.group = types.SimpleNamespace(size=1, is_failed=lambda rank: False, agree=lambda flags: (flags, 0))
+    monkeypatch.setattr(worker, "report", lambda event, **members: reports.append(members.get("message")))
+    preadv = os.preadv
+
+    def read(descriptor, *arguments):
+        if os.readlink(f"/proc/self/fd/{descriptor}") == str(tmp_path / name):
+            raise OSError(errno.EIO, "Input/output error")
+        return preadv(descriptor, *arguments)
+
+    monkeypatch.setattr(os, "preadv", read)
+    with pytest.raises(worker.Stop):
+        rank.check(1000)
+    assert reports[-1] == f"cannot read {tmp_path / name}: Input/output error"
 
 
 def test_neighbours_of_two_ranges_are_compared(tmp_path):

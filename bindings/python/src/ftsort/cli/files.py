@@ -185,6 +185,9 @@ class BinarySource(Source):
                                     "was read")
                 done += count
                 progress(count)
+        except OSError as error:
+            error.filename = self.path  # The kernel names only files that it opens.
+            raise
         finally:
             os.close(descriptor)
         if self.stored == self.dtype:

@@ -234,7 +234,8 @@ class Worker:
                     if rank == self.rank:
                         report("part", kind=kind, part=part, **self.check_part(kind, part, output))
             except (OSError, files.FileError, MemoryError) as error:
-                text = explain(error, self.source.path)
+                # Most checks read the output too.
+                text = explain(error, getattr(error, "filename", None) or self.source.path)
             self.flush()
             self.agree(text)
             todo = [item for item, rank in assigned if self.group.is_failed(rank)]
