@@ -149,6 +149,16 @@ def test_sorts_csv_and_parquet_and_converts(folder):
     bad(2, "--delimiter ';;': a delimiter is one", "sort", "out.parquet", "-o", "other.csv", "--delimiter", ";;")
 
 
+def test_keeps_empty_lines_of_csv_files_with_one_column(folder):
+    pytest.importorskip("pyarrow")
+    pathlib.Path("in.csv").write_text("s\nb\n\na\n")
+    good("sort", "in.csv", "-o", "out.csv", "-n", RANKS)
+    assert pathlib.Path("out.csv").read_text() == 's\n""\n"a"\n"b"\n'
+    assert "3 rows, in order and holds" in good("verify", "out.csv", "in.csv")
+    pathlib.Path("other.csv").write_text("s\nb\na\n")
+    bad(3, "has 3 rows, and other.csv has 2", "verify", "out.csv", "other.csv")
+
+
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_sorts_fewer_rows_than_ranks(folder, count):
     np.save("in.npy", np.arange(count)[::-1].astype("i8"))

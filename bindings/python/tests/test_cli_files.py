@@ -143,6 +143,28 @@ def test_types_of_csv_columns_hold_all_values(tmp_path):
     assert files.describe(chosen.dtype).startswith("n:S4, x:f4") and whole(chosen)[-1]["text"] == "ü"
 
 
+@pytest.mark.parametrize("content, dtype, expected", [
+    ("s\nb\n\na\n", None, ["b'b'", "b''", "b'a'"]), ("s\r\nb\r\n\r\n", None, ["b'b'", "b''"]),
+    ("s\n\n\n", None, ["b''", "b''"]), ('s\n""\n\nb\n', None, ["b''", "b''", "b'b'"]), ("s\n\nb", "s:U", ["", "b"]),
+    ("s\nb\n", None, ["b'b'"]), ("s\nb", None, ["b'b'"]), ("s\n", None, []),
+    ("n\n3\n\n1\n", None, ["3.0", "nan", "1.0"]), ("n\n\n\n3", "n:f4", ["nan", "nan", "3.0"]),
+    ("t\n2001-01-01\n\n", "t:M8[D]", ["2001-01-01", "None"]),
+    ("s\n" + ("x" * 99 + "\n\n") * 1500, None, [f"b'{'x' * 99}'", "b''"] * 1500),
+    ("a,b\n1,2\n\n3,4\n\n", None, ["(1, 2)", "(3, 4)"]),
+], ids=range(13))
+def test_empty_lines_are_rows_of_csv_files_with_one_column(tmp_path, content, dtype, expected):
+    pytest.importorskip("pyarrow")
+    from ftsort.cli import tables
+    paths = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
+    (tmp_path / "a.csv").write_bytes(content.encode())
+    source = planned(files.open_source(paths[0], dtype=dtype))
+    tables.write_table(source, paths[1], "csv", ",")
+    for again in (source, tables.reopen(paths[1], "csv", source.dtype, ","), files.open_source(paths[1], dtype=dtype)):
+        rows = whole(again)
+        values = rows[rows.dtype.names[0]] if len(rows.dtype) == 1 else rows
+        assert [str(value) for value in values.tolist()] == expected
+
+
 def test_large_integers_of_csv_columns_are_exact_or_refused(tmp_path):
     pytest.importorskip("pyarrow")
     path = tmp_path / "a.csv"

@@ -159,7 +159,8 @@ def _read_range(path: str, place: List[int], names: List[str], types: Dict[str, 
     return pa.csv.read_csv(
         pa.BufferReader(data),
         read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=max(1 << 20, len(data))),
-        parse_options=pa.csv.ParseOptions(delimiter=delimiter),
+        # In a file of one column an empty line is a row with an empty value.
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, ignore_empty_lines=len(names) > 1),
         convert_options=pa.csv.ConvertOptions(column_types=types, include_columns=only or [],
                                               strings_can_be_null=has_missing_texts),
     )
@@ -463,7 +464,7 @@ def _has_line_end(values: np.ndarray) -> bool:
 
 def _to_arrow(rows: np.ndarray, name: str) -> Any:
     fields = _fields(rows.dtype)
-    # A missing value is an empty cell, except in a CSV file of one column, where readers skip empty lines.
+    # A missing number is an empty cell, except in a CSV file of one column, where other readers skip empty lines.
     empty_cells = name == "parquet" or len(fields) > 1
     columns = []
     for field, kind in fields:
