@@ -157,6 +157,8 @@ mutants! {
     StoreClearedAtCommit,
     /// The store is cleared by a rank that cannot know whether the others have learned of the result.
     StoreClearedAlone,
+    /// Files that outlive their job are removed without an agreement that no rank reads them any more.
+    RemovedWithoutAgreement,
     /// A rank logs only the decision of its own subcube.
     OnlyOwnDecisionsLogged,
     /// A decision is logged before it is committed.

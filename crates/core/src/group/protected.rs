@@ -131,6 +131,17 @@ impl<T: Transport> Group<T> {
         Ok((input, loaded.blocks))
     }
 
+    /// Removes an input that the caller does not get, after the steps with this result. Collective.
+    pub(super) fn release_input<R>(
+        &mut self,
+        input: ProtectedInput,
+        result: Result<R>,
+    ) -> Result<R> {
+        self.engage(StepSetup::default(), |engine, beside| {
+            (input.held).release_after(engine, beside.store, result)
+        })
+    }
+
     /// Loads a protected input again after failures: returns the inputs of the nodes that this rank executes now.
     /// Equal keys have the order of the input, others any. Collective.
     pub(super) fn load_protected(

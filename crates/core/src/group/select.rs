@@ -46,6 +46,20 @@ struct Found {
     equal: u64,
 }
 
+impl Found {
+    /// The records in the order in which they are wanted, one after the other.
+    fn records(&self) -> Result<Vec<u8>> {
+        let point = |position: &u64| {
+            let index = (self.points).binary_search_by_key(position, |(at, _)| *at);
+            let missing = |_| Error::new(Status::Internal, "a record was not found");
+            Ok(&self.points[index.map_err(missing)?].1.record)
+        };
+        let records = self.positions.iter().map(point);
+        let records = records.collect::<Result<Vec<_>>>()?;
+        Ok(records.into_iter().flatten().copied().collect())
+    }
+}
+
 impl Wanted {
     /// The argument, which is the same on all ranks, as a hash.
     fn shared(&self) -> (&'static str, u64) {
@@ -159,22 +173,23 @@ impl<T: Transport> Group<T> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
                 let time = start.time;
-                let (mut input, found) = group.searched(start, arguments)?;
-                let filter = match found.points.last() {
-                    None => Some(Filter::Nothing),
-                    Some((position, _)) if position + 1 == found.total => None,
-                    Some((_, point)) => Some(Filter::UpTo {
-                        record: point.record.clone(),
-                        origin: Rank(point.origin),
-                        equal: found.equal,
-                    }),
-                };
-                let order = Order {
-                    layout: input.layout().clone(),
-                    stable: false,
-                };
-                let start = group.begin_next_job(time);
-                group.sort_held(start, &mut input, order, filter)
+                group.searched(start, arguments, |group, input, found| {
+                    let filter = match found.points.last() {
+                        None => Some(Filter::Nothing),
+                        Some((position, _)) if position + 1 == found.total => None,
+                        Some((_, point)) => Some(Filter::UpTo {
+                            record: point.record.clone(),
+                            origin: Rank(point.origin),
+                            equal: found.equal,
+                        }),
+                    };
+                    let order = Order {
+                        layout: input.layout().clone(),
+                        stable: false,
+                    };
+                    let start = group.begin_next_job(time);
+                    group.sort_held(start, input, order, filter)
+                })
             })
         })
     }
@@ -184,36 +199,40 @@ impl<T: Transport> Group<T> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
                 let time = start.time;
-                let (_, found) = group.searched(start, arguments)?;
+                let records = group.searched(start, arguments, |_, _, found| found.records());
                 group.note_total_time(time);
-                let point = |position: &u64| {
-                    let index = found.points.binary_search_by_key(position, |(at, _)| *at);
-                    let missing = |_| Error::new(Status::Internal, "a record was not found");
-                    Ok(&found.points[index.map_err(missing)?].1.record)
-                };
-                let records = found.positions.iter().map(point);
-                Ok(records
-                    .collect::<Result<Vec<_>>>()?
-                    .into_iter()
-                    .flatten()
-                    .copied()
-                    .collect())
+                records
             })
         })
     }
 
-    /// Protects the input and searches in it. Collective.
-    fn searched(
+    /// Protects the input, searches in it, passes both to `then`, and removes the input. Collective.
+    fn searched<R>(
         &mut self,
         start: JobStart,
         arguments: Result<(SortInput<'_>, Wanted)>,
-    ) -> Result<(ProtectedInput, Found)> {
+        then: impl FnOnce(&mut Group<T>, &mut ProtectedInput, Found) -> Result<R>,
+    ) -> Result<R> {
         let (time, absent) = (start.time, start.absent.clone());
         let (input, wanted) = match arguments {
             Ok((input, wanted)) => (Ok(input), wanted),
             Err(error) => (Err(error), Wanted::First(0)),
         };
-        let (mut input, mut blocks) = self.protect_given(start, input, wanted.shared())?;
+        let (mut input, blocks) = self.protect_given(start, input, wanted.shared())?;
+        let found = self.search(&mut input, blocks, &wanted, (time, absent));
+        let result = found.and_then(|found| then(self, &mut input, found));
+        self.release_input(input, result)
+    }
+
+    /// Searches in a protected input, of which this rank has `blocks`, until no rank fails meanwhile. `time`: the begin of the
+    /// call. `absent`: the ranks that had no input then. Collective.
+    fn search(
+        &mut self,
+        input: &mut ProtectedInput,
+        mut blocks: BTreeMap<Node, Block>,
+        wanted: &Wanted,
+        (time, absent): (f64, RankSet),
+    ) -> Result<Found> {
         let kernel = kernel_for(input.layout(), self.threads.clone());
         loop {
             let search = |engine: &mut Engine<'_>| {
@@ -223,14 +242,14 @@ impl<T: Transport> Group<T> {
                     kernel: &*kernel,
                     absent: &absent,
                 };
-                attempt.search(&blocks, &wanted)
+                attempt.search(&blocks, wanted)
             };
             let (found, _) = self.on_engine(search)?;
             if let Some(found) = found {
-                return Ok((input, found));
+                return Ok(found);
             }
             let start = self.begin_next_job(time);
-            blocks = self.load_protected(start, &mut input)?;
+            blocks = self.load_protected(start, input)?;
         }
     }
 }

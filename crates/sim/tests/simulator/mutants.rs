@@ -211,10 +211,10 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 const OF_ONE_RANK: Mutant = Mutant::MixedAgreementsUsed;
 
 /// Mutants that no trial finds. The unit tests of the watch and of states with a name detect those of silent ranks and of
-/// drafts; tests/group/main.rs, queries.rs, external, named.rs, stale_states.rs, states.rs, positions.rs, stored_rounds.rs,
+/// drafts; tests/group/main.rs, queries, external, gathered.rs, named.rs, stale_states.rs, states.rs, positions.rs, stored_rounds.rs,
 /// stored_sorts.rs, jobs.rs, shares.rs, protected.rs, parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect
 /// the others.
-const IN_GROUPS: [Mutant; 64] = [
+const IN_GROUPS: [Mutant; 65] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -279,6 +279,7 @@ const IN_GROUPS: [Mutant; 64] = [
     Mutant::BlocksOfResultMoved,
     Mutant::StepsNotRepeated,
     Mutant::InputConsumedByRefusal,
+    Mutant::RemovedWithoutAgreement,
 ];
 
 /// Every mutant is detected, with three or four ranks.

@@ -5,11 +5,12 @@
 //! further steps (plan transfers, move, keep, renew): [`lineage`] recomputes blocks from copies of inputs,
 //! [`versions`] stores the blocks of every round, and [`checkpoints`] keeps the states of loops of the caller's
 //! own with the steps of `versions`. [`parity`] keeps shares of a code in place of copies, for both; after a
-//! failure, [`inventory`] tells which of them are left, and [`solve`] finds the lost data. [`retained`] keeps
-//! redundancy after the end of a job: for inputs that are sorted later, and for results. [`update`] replaces protected
+//! failure, [`inventory`] tells which of them are left, and [`solve`] finds the lost data. Redundancy stays after the
+//! end of a job for inputs that are sorted later ([`held`]) and for results ([`retained`]). [`update`] replaces protected
 //! inputs.
 
 pub mod checkpoints;
+pub mod held;
 pub mod holders;
 mod inventory;
 mod lineage;

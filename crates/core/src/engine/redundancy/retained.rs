@@ -14,10 +14,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::held::{HeldInputs, HeldState};
 use crate::block::Block;
 use crate::engine::algorithm::{Algorithm, Exchange, RoundContext, Split, Step, attempt};
 use crate::engine::commit::agreed_error;
-use crate::engine::inputs::InputHash;
 use crate::engine::job::{Job, RoundResult};
 use crate::engine::progress::Progress;
 use crate::engine::{Engine, Event, Source, Verdict};
@@ -29,73 +29,6 @@ use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
-
-/// Inputs that were protected, on one rank.
-#[derive(Debug)]
-pub struct HeldInputs {
-    /// The inputs of this rank and copies of those of others, or files that all ranks see.
-    pub(super) store: Box<dyn Store>,
-    pub(super) state: HeldState,
-}
-
-/// Which inputs are protected, and where.
-#[derive(Clone, Debug)]
-pub(in crate::engine) struct HeldState {
-    /// The owners of the inputs in this rank's store.
-    pub(super) held: RankSet,
-    /// The ranks that have no input.
-    pub(super) absent: RankSet,
-    pub(super) hashes: BTreeMap<Rank, InputHash>,
-    /// The membership with which all holders had their copies.
-    pub(super) membership: Membership,
-}
-
-impl HeldInputs {
-    /// The store and its state, for a job that sorts the inputs and may add copies.
-    pub(in crate::engine) fn lend(&mut self) -> (HeldState, &mut dyn Store) {
-        (self.state.clone(), &mut *self.store)
-    }
-
-    /// Takes over the copies that a job has added after failures. `membership`: that at the end of the job if it
-    /// succeeded, so that all holders have their copies.
-    pub(in crate::engine) fn after_job(&mut self, membership: Option<&Membership>) {
-        let has_copies = self.store.scope() != StoreScope::Everyone;
-        if has_copies && !mutant(Mutant::AddedCopiesForgotten) {
-            let has = |owner: &Rank| {
-                let input = self.store.get(VersionId::INPUT, owner.home());
-                input.is_ok_and(|input| input.is_some())
-            };
-            let ranks = self.state.held.ranks();
-            self.state.held = RankSet::from_ranks(ranks, Rank::all(ranks).filter(has));
-        }
-        if let Some(membership) = membership {
-            self.state.membership = membership.clone();
-        }
-    }
-
-    /// Removes the inputs, once no rank will read them any more. `jobs`: the store of the group's jobs. Collective.
-    pub fn release(mut self, engine: &mut Engine<'_>, jobs: &mut dyn Store) -> Result<()> {
-        if !engine.is_over(&*self.store)? {
-            self.store.leave();
-            return Ok(());
-        }
-        drop(self);
-        if engine.members.lowest_survivor() == engine.members.me() {
-            jobs.sweep();
-        }
-        Ok(())
-    }
-
-    /// Leaves the inputs to the other ranks: this rank is separated from them.
-    pub fn set_apart(&mut self) {
-        self.store.set_apart();
-    }
-
-    /// Continues without the inputs of these ranks, which are lost.
-    pub fn give_up(&mut self, lost: &RankSet) {
-        self.state.absent.extend(lost);
-    }
-}
 
 /// The redundancy of a result on one rank.
 #[derive(Debug)]
@@ -136,7 +69,7 @@ impl RetainedResult {
         }
     }
 
-    /// The inputs alone, for a job that only loaded them.
+    /// The inputs alone, for a job that only loaded them, or to release all redundancy.
     pub fn into_inputs(self) -> HeldInputs {
         self.inputs
     }

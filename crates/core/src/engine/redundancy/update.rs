@@ -3,8 +3,9 @@
 //!
 //! Repair of protected inputs: a rank with records that have changed since they were protected gets a copy back.
 
+use super::held::HeldInputs;
 use super::holders::nearest;
-use super::retained::{HeldInputs, LoadOnly};
+use super::retained::LoadOnly;
 use crate::block::Block;
 use crate::engine::commit::agreed_error;
 use crate::engine::job::{Job, JobParts, run_job};

@@ -94,11 +94,6 @@ impl TreeOp<'_, '_> {
         contributions: Contributions,
         result: Result<R>,
     ) -> Result<R> {
-        let mut held = contributions.held;
-        match &result {
-            Err(error) if error.status.sets_apart() => held.set_apart(),
-            _ => held.release(self.engine, self.store)?,
-        }
-        result
+        (contributions.held).release_after(self.engine, self.store, result)
     }
 }

@@ -1,18 +1,15 @@
-//! Operations that follow from a sort: their results, also if ranks fail at any step, and the mutants of their code.
+//! Operations that follow from a sort: their results, also if ranks fail, and wrong arguments.
 
-use super::{
-    SEEDS, SimGroup, crash, play_group, refusal, services, statuses, transport, try_play,
-    with_mutant,
-};
+mod failures;
+
+use super::{SEEDS, SimGroup, play_group, refusal, services, statuses};
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::{Group, GroupConfig, Services, SortInput, Sorted, StoreChoice};
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
 use ftsort_core::query::groups::{Aggregate, Aggregation};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
-use ftsort_sim::transport::Failure;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Query {
@@ -273,154 +270,6 @@ fn queries_are_right_while_a_rank_is_excluded() {
             });
             assert_eq!(joined(&outcomes), expected(query, 4), "{query:?} {seed}");
         }
-    }
-}
-
-/// The outcome of a run with failures: None for a right result.
-fn verdict(query: Query, config: &GroupConfig, seed: u64, failures: &[Failure]) -> Outcome {
-    const RANKS: usize = 3;
-    let config = config.clone();
-    // The ranks without an input, the number of ranks known to have failed, and the rows.
-    type Answer = Result<((Vec<Rank>, usize), Rows)>;
-    let answers = try_play(RANKS, (seed, failures), move |rank, mpi, _| -> Answer {
-        let mut group = Group::new(transport(mpi), config.clone(), services(rank))?;
-        // A rank that was known to have failed before the call has no input.
-        let absent: Vec<Rank> = group.members().faulty().iter().collect();
-        let recover = match config.release_after_run {
-            true => none_to_recover,
-            false => recovered,
-        };
-        let rows = run(query, &mut group, rank, &recover)?;
-        Ok(((absent, group.members().faulty().len()), rows))
-    });
-    let outcomes = match answers {
-        Ok(outcomes) => outcomes,
-        Err(text) => return Outcome::Wrong(text),
-    };
-    let found: Vec<Status> = statuses(&outcomes).into_iter().flatten().collect();
-    let has_failed = outcomes.len() - found.len();
-    match found.first() {
-        Some(first) if found.iter().any(|status| status != first) => {
-            Outcome::Wrong(format!("statuses {found:?}"))
-        }
-        Some(Status::Ok) => {
-            let survivors = outcomes.iter().flatten().flatten();
-            let view = survivors.map(|(view, _)| view.clone()).next();
-            let (absent, known) = view.unwrap_or_default();
-            let rows =
-                |outcome: Option<Answer>| outcome.map(|outcome| outcome.map(|(_, rows)| rows));
-            let outcomes: Vec<_> = outcomes.into_iter().map(rows).collect();
-            let found = std::panic::catch_unwind(|| joined(&outcomes));
-            let expected = expected_without(query, RANKS, &absent);
-            match found {
-                Ok(found) if found == expected => Outcome::Right { has_failed },
-                // A rank that fails after the last agreement takes its block along.
-                Ok(found)
-                    if known < has_failed && found.iter().all(|row| expected.contains(row)) =>
-                {
-                    Outcome::Right { has_failed }
-                }
-                found => Outcome::Wrong(format!("{found:?} instead of {expected:?}")),
-            }
-        }
-        Some(Status::DataLost) => Outcome::Lost,
-        Some(other) => Outcome::Wrong(format!("status {other:?}")),
-        None => Outcome::Right { has_failed },
-    }
-}
-
-enum Outcome {
-    Right { has_failed: usize },
-    Lost,
-    Wrong(String),
-}
-
-/// Lets each rank fail at each of its steps. Returns the first error.
-fn failures_at_every_step(query: Query, config: &GroupConfig, seed: u64) -> Option<String> {
-    // The data are protected within this percentage of the steps. Messages of a rank that fails arrive or do not.
-    let protected = match query {
-        Query::Argsort => 70,
-        Query::ByKey => 66,
-        // Without the steps of a recovery.
-        _ if config.release_after_run => 66,
-        _ => 58,
-    };
-    for rank in 0..3 {
-        let mut last_loss = 0;
-        for step in 1.. {
-            let name = || format!("{query:?} seed {seed} failures {rank}@{step}");
-            match verdict(query, config, seed, &[crash(rank, step)]) {
-                Outcome::Right { has_failed: 0 } if 100 * last_loss > protected * step => {
-                    return Some(format!("{}: lost at step {last_loss}", name()));
-                }
-                Outcome::Right { has_failed: 0 } => break,
-                Outcome::Right { .. } => {}
-                Outcome::Lost => last_loss = step,
-                Outcome::Wrong(text) => return Some(format!("{}: {text}", name())),
-            }
-        }
-    }
-    None
-}
-
-#[test]
-fn queries_survive_a_failure_at_every_step() {
-    for query in QUERIES {
-        for seed in 1..4 {
-            let error = failures_at_every_step(query, &GroupConfig::default(), seed);
-            assert_eq!(error, None);
-        }
-    }
-}
-
-/// The number of steps of a rank without failures.
-fn steps(query: Query, config: &GroupConfig, rank: usize) -> u32 {
-    let is_over = |step: &u32| {
-        let outcome = verdict(query, config, 1, &[crash(rank, *step)]);
-        matches!(outcome, Outcome::Right { has_failed: 0 })
-    };
-    (1..).find(is_over).expect("a query ends")
-}
-
-/// Two failures, with two replicas of each input: every pair of steps where all tests run, otherwise some.
-#[test]
-fn queries_survive_pairs_of_failures() {
-    let all = std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all");
-    let config = GroupConfig {
-        store: StoreChoice::Memory(2),
-        ..GroupConfig::default()
-    };
-    for (query, first) in QUERIES.into_iter().zip([0, 1, 2].into_iter().cycle()) {
-        let second = (first + 1) % 3;
-        let most = steps(query, &config, first);
-        for one in (1..most).step_by(if all { 1 } else { 5 }) {
-            let stride = if all { 1 } else { 23 };
-            for other in (1 + one % stride..2 * most).step_by(stride as usize) {
-                let failures = [crash(first, one), crash(second, other)];
-                if let Outcome::Wrong(text) = verdict(query, &config, 1, &failures) {
-                    panic!("{query:?} {first}@{one} {second}@{other}: {text}");
-                }
-            }
-        }
-    }
-}
-
-/// The mutants of queries, and the query in which each is detected.
-#[test]
-fn every_mutant_of_a_query_is_detected() {
-    for (mutant, query) in [
-        (Mutant::PositionsNotRecovered, Query::Positions),
-        (Mutant::SummariesMissing, Query::Unique),
-        (Mutant::SearchNotCommitted, Query::Select),
-        (Mutant::ResultReleasedTooEarly, Query::Unique),
-    ] {
-        let config = GroupConfig {
-            release_after_run: mutant == Mutant::ResultReleasedTooEarly,
-            ..GroupConfig::default()
-        };
-        assert_eq!(failures_at_every_step(query, &config, 1), None);
-        let fails = |seed| failures_at_every_step(query, &config, seed).is_some();
-        assert!(with_mutant(mutant, || (1..30).any(fails)), "{mutant:?}");
     }
 }
 

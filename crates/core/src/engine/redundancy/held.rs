@@ -1,0 +1,91 @@
+//! Protected inputs on one rank, from the job that protected them until they are released.
+//!
+//! Must never: remove a file of an input that another rank may still read.
+
+use std::collections::BTreeMap;
+
+use crate::engine::Engine;
+use crate::engine::inputs::InputHash;
+use crate::members::{Membership, Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
+use crate::store::{Store, StoreScope, VersionId};
+use ftsort_kernels::error::Result;
+
+/// Inputs that were protected, on one rank.
+#[derive(Debug)]
+pub struct HeldInputs {
+    /// The inputs of this rank and copies of those of others, or files that all ranks see.
+    pub(super) store: Box<dyn Store>,
+    pub(super) state: HeldState,
+}
+
+/// Which inputs are protected, and where.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct HeldState {
+    /// The owners of the inputs in this rank's store.
+    pub(super) held: RankSet,
+    /// The ranks that have no input.
+    pub(super) absent: RankSet,
+    pub(super) hashes: BTreeMap<Rank, InputHash>,
+    /// The membership with which all holders had their copies.
+    pub(super) membership: Membership,
+}
+
+impl HeldInputs {
+    /// The store and its state, for a job that sorts the inputs and may add copies.
+    pub(in crate::engine) fn lend(&mut self) -> (HeldState, &mut dyn Store) {
+        (self.state.clone(), &mut *self.store)
+    }
+
+    /// Takes over the copies that a job has added after failures. `membership`: that at the end of the job if it
+    /// succeeded, so that all holders have their copies.
+    pub(in crate::engine) fn after_job(&mut self, membership: Option<&Membership>) {
+        let has_copies = self.store.scope() != StoreScope::Everyone;
+        if has_copies && !mutant(Mutant::AddedCopiesForgotten) {
+            let has = |owner: &Rank| {
+                let input = self.store.get(VersionId::INPUT, owner.home());
+                input.is_ok_and(|input| input.is_some())
+            };
+            let ranks = self.state.held.ranks();
+            self.state.held = RankSet::from_ranks(ranks, Rank::all(ranks).filter(has));
+        }
+        if let Some(membership) = membership {
+            self.state.membership = membership.clone();
+        }
+    }
+
+    /// Removes the inputs, once no rank will read them any more, and returns the `result` of the steps that used them.
+    /// `jobs`: the store of the group's jobs. Collective, unless the result's error separates this rank from the others.
+    ///
+    /// The first rank that learns the commit of the last step may fail before the others learn it. They then repeat the
+    /// step, with its input.
+    pub fn release_after<R>(
+        mut self,
+        engine: &mut Engine<'_>,
+        jobs: &mut dyn Store,
+        result: Result<R>,
+    ) -> Result<R> {
+        let is_apart = matches!(&result, Err(error) if error.status.sets_apart());
+        let is_over = match is_apart {
+            true => Ok(false),
+            false if mutant(Mutant::RemovedWithoutAgreement) => Ok(true),
+            false => engine.is_over(&*self.store),
+        };
+        match is_over {
+            Ok(true) => {
+                drop(self);
+                if engine.members.lowest_survivor() == engine.members.me() {
+                    jobs.sweep();
+                }
+            }
+            Ok(false) if !is_apart => self.store.leave(),
+            _ => self.store.set_apart(),
+        }
+        is_over.and(result)
+    }
+
+    /// Continues without the inputs of these ranks, which are lost.
+    pub fn give_up(&mut self, lost: &RankSet) {
+        self.state.absent.extend(lost);
+    }
+}
