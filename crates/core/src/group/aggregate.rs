@@ -69,16 +69,21 @@ impl<T: Transport> Group<T> {
             ..prepared
         });
         let mut sorted = self.sort_prepared(start, prepared, None, None)?;
+        let grouped = self.turn_into_groups(&mut sorted, aggregates);
+        let sorted = self.end_steps(sorted, grouped)?;
+        self.note_total_time(time);
+        Ok(sorted)
+    }
+
+    /// Replaces sorted records by their groups. Collective.
+    fn turn_into_groups(&mut self, sorted: &mut Sorted, aggregates: &[Aggregate]) -> Result<()> {
         let kernel = kernel_for(&sorted.layout, self.threads.clone());
-        let summaries = self.share_summaries(&mut sorted, &*kernel, aggregates)?;
+        let summaries = self.share_summaries(sorted, &*kernel, aggregates)?;
         let groups = Groups::new(aggregates.to_vec(), summaries, &*kernel);
         sorted.total = groups.total();
         let columns = Columns::of_groups(groups, kernel.record_bytes());
         let listed = sorted.turn_into(columns);
-        self.agree_on_columns(&mut sorted, listed)?;
-        self.release(&mut sorted);
-        self.note_total_time(time);
-        Ok(sorted)
+        self.agree_on_columns(sorted, listed)
     }
 
     /// Returns the summaries of the blocks of all nodes. If a rank fails, its blocks are recovered first. Collective.

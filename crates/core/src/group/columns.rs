@@ -260,8 +260,8 @@ impl<T: Transport> Group<T> {
         let widths = vec![given_bytes, value_bytes];
         let columns = Columns::new(Rule::KeysAndValues(zip, keys.layout), widths);
         let listed = sorted.turn_into(columns);
-        self.agree_on_columns(&mut sorted, listed)?;
-        self.release(&mut sorted);
+        let agreed = self.agree_on_columns(&mut sorted, listed);
+        let sorted = self.end_steps(sorted, agreed)?;
         self.note_total_time(time);
         Ok(sorted)
     }
@@ -285,8 +285,8 @@ impl<T: Transport> Group<T> {
                     let mut sorted = group.sort_positions(start, &keys)?.0;
                     let rule = Rule::Order(Arc::clone(&keys.zip));
                     let listed = sorted.turn_into(Columns::new(rule, vec![size_of::<u64>()]));
-                    group.agree_on_columns(&mut sorted, listed)?;
-                    group.release(&mut sorted);
+                    let agreed = group.agree_on_columns(&mut sorted, listed);
+                    let sorted = group.end_steps(sorted, agreed)?;
                     group.note_total_time(time);
                     Ok(sorted)
                 })
@@ -315,9 +315,8 @@ impl<T: Transport> Group<T> {
                     let rule = Rule::Positions(Arc::clone(&keys.zip));
                     let columns = Columns::new(rule, vec![size_of::<u64>()]);
                     sorted.columns = Some(Box::new(columns));
-                    group.scatter(&mut sorted, Some(blocks), (time, None))?;
-                    group.release(&mut sorted);
-                    Ok(sorted)
+                    let scattered = group.scatter(&mut sorted, Some(blocks), (time, None));
+                    group.end_steps(sorted, scattered)
                 })
             })
         })

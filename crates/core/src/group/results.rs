@@ -148,11 +148,29 @@ impl<T: Transport> Group<T> {
         self.agree_on_columns(result, listed)
     }
 
-    /// Releases the redundancy of the result of a call with steps after the sort, where it is not kept after calls.
-    pub(super) fn release(&self, result: &mut Sorted) {
-        if self.config.release_after_run {
-            result.safety.retained = None;
+    /// Ends a call with steps after its sort, which have had this outcome. Releases the redundancy of the result if a step
+    /// has failed, or results do not keep it after calls. Collective.
+    pub(super) fn end_steps(&mut self, sorted: Sorted, steps: Result<()>) -> Result<Sorted> {
+        match steps {
+            Ok(()) if !self.config.release_after_run => Ok(sorted),
+            steps => self.release_redundancy(sorted, steps),
         }
+    }
+
+    /// Releases the redundancy of a result after steps with this outcome, once no rank will read it any more. Collective.
+    pub(super) fn release_redundancy(
+        &mut self,
+        mut sorted: Sorted,
+        steps: Result<()>,
+    ) -> Result<Sorted> {
+        let Some(retained) = sorted.safety.retained.take() else {
+            return steps.map(|()| sorted);
+        };
+        self.engage(StepSetup::default(), |engine, beside| {
+            let inputs = retained.into_inputs();
+            inputs.release_after(engine, beside.store, steps)
+        })?;
+        Ok(sorted)
     }
 
     /// Agrees that all ranks could make the columns of their blocks, which takes memory. Blocks of ranks that fail

@@ -351,10 +351,8 @@ impl<T: Transport> Group<T> {
                     ..prepared
                 };
                 let mut sorted = self.sort_prepared(start, Ok(prepared), None, None)?;
-                while !self.store_result(&sort, &sorted)? {
-                    self.recover_agreed(&mut sorted)?;
-                }
-                sorted.total
+                let stored = self.store_or_recover(&sort, &mut sorted);
+                self.release_redundancy(sorted, stored)?.total
             }
         };
         let safety = Safety::new(
@@ -379,6 +377,14 @@ impl<T: Transport> Group<T> {
         self.list_stored_blocks(&mut sorted)?;
         self.note_total_time(time);
         Ok(sorted)
+    }
+
+    /// Stores a result, of which the blocks of ranks that fail meanwhile are recovered. Collective.
+    fn store_or_recover(&mut self, sort: &StoredSort, sorted: &mut Sorted) -> Result<()> {
+        while !self.store_result(sort, sorted)? {
+            self.recover_agreed(sorted)?;
+        }
+        Ok(())
     }
 
     /// Stores a result. Returns whether it is stored; otherwise a rank has failed. Collective.

@@ -198,13 +198,22 @@ fn queries_that_use_files_survive_a_failure_at_every_step() {
         .into_iter()
         .flat_map(|query| seeds.clone().map(move |seed| (query, seed)))
     {
-        assert_eq!(failures_with_files(query, false, seed), None);
+        for releases in [false, true] {
+            assert_eq!(failures_with_files(query, releases, seed), None);
+        }
     }
 }
 
 #[test]
 fn files_of_queries_are_not_removed_before_all_ranks_have_learned_the_last_commit() {
-    for (query, releases) in [(Query::Select, false), (Query::Quantiles, false)] {
+    for (query, releases) in [
+        (Query::Select, false),
+        (Query::Quantiles, false),
+        (Query::ByKey, true),
+        (Query::Argsort, true),
+        (Query::Positions, true),
+        (Query::GroupBy, true),
+    ] {
         let fails = |seed| failures_with_files(query, releases, seed).is_some();
         let is_detected = with_mutant(Mutant::RemovedWithoutAgreement, || (1..30).any(fails));
         assert!(is_detected, "{query:?}");
