@@ -119,6 +119,8 @@ mutants! {
     GatheredWithoutCommit,
     /// Gathered inputs are used although a failure interrupted the step, if all of them have arrived.
     GatheredInSpiteOfFailure,
+    /// A gathered input of a rank that passed other arguments counts as a copy.
+    GatheredOfOtherJobUsed,
     /// Gathered inputs are not kept with the result.
     GatheredInputsNotKept,
     /// A rank that waits for a survivor does not check for failures.

@@ -148,7 +148,7 @@ impl Engine<'_> {
                 return Err(agreed_error(status, None));
             }
         }
-        let gathered = self.read_gathered(message, tickets)?;
+        let gathered = self.read_gathered(message, fingerprint, tickets)?;
         Ok(Gathered {
             is_complete: gathered.is_complete
                 && (!is_interrupted || mutant(Mutant::GatheredInSpiteOfFailure)),
@@ -156,7 +156,12 @@ impl Engine<'_> {
         })
     }
 
-    fn read_gathered(&mut self, own: Slice, tickets: Vec<(Rank, Ticket)>) -> Result<Gathered> {
+    fn read_gathered(
+        &mut self,
+        own: Slice,
+        fingerprint: u64,
+        tickets: Vec<(Rank, Ticket)>,
+    ) -> Result<Gathered> {
         let me = self.members.me();
         let mut messages = vec![(me, own)];
         for (rank, ticket) in tickets {
@@ -169,13 +174,14 @@ impl Engine<'_> {
             inputs: Vec::with_capacity(messages.len()),
             is_complete: true,
         };
-        let mut fingerprint = None;
         for (owner, message) in messages {
             let contribution = Contribution::read(message)?;
-            let same =
-                *fingerprint.get_or_insert(contribution.fingerprint) == contribution.fingerprint;
-            gathered.is_complete &= same && contribution.input.is_some();
-            if let Some(data) = contribution.input {
+            let is_same = contribution.fingerprint == fingerprint;
+            gathered.is_complete &= is_same && contribution.input.is_some();
+            // The records of a rank that passed other arguments are no input of this rank's job. If that rank fails, the
+            // survivors do not learn of the difference.
+            let is_copy = is_same || mutant(Mutant::GatheredOfOtherJobUsed);
+            if let Some(data) = contribution.input.filter(|_| is_copy) {
                 let run = Run {
                     origin: owner,
                     start: 0,

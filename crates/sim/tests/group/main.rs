@@ -6,6 +6,7 @@ mod collectives;
 mod comparators;
 mod exclusions;
 mod external;
+mod gathered;
 mod jobs;
 mod lists;
 mod named;

@@ -214,7 +214,7 @@ const OF_ONE_RANK: Mutant = Mutant::MixedAgreementsUsed;
 /// drafts; tests/group/main.rs, queries, external, gathered.rs, named.rs, stale_states.rs, states.rs, positions.rs, stored_rounds.rs,
 /// stored_sorts.rs, jobs.rs, shares.rs, protected.rs, parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect
 /// the others.
-const IN_GROUPS: [Mutant; 65] = [
+const IN_GROUPS: [Mutant; 66] = [
     Mutant::PositionsNotRecovered,
     Mutant::SummariesMissing,
     Mutant::SearchNotCommitted,
@@ -280,6 +280,7 @@ const IN_GROUPS: [Mutant; 65] = [
     Mutant::StepsNotRepeated,
     Mutant::InputConsumedByRefusal,
     Mutant::RemovedWithoutAgreement,
+    Mutant::GatheredOfOtherJobUsed,
 ];
 
 /// Every mutant is detected, with three or four ranks.

@@ -1,0 +1,69 @@
+//! Sorts of small inputs, which every rank receives, with wrong arguments and failures at once.
+
+use super::{SEEDS, SimGroup, crash, keys, services, statuses, transport, try_play, with_mutant};
+use ftsort_core::group::{Group, GroupConfig};
+use ftsort_core::members::Rank;
+use ftsort_core::mutants::Mutant;
+use ftsort_kernels::error::{Result, Status};
+
+type Sort = fn(&mut SimGroup<'_>) -> Result<u64>;
+
+/// Sorts of records that differ from those of the other ranks: in their size, and in their kind alone.
+const OTHERS: [Sort; 2] = [
+    |group| Ok(group.sort_keys(&[3_u64, 1, 2])?.total()),
+    |group| Ok(group.sort_keys(&[3.5_f32, -1.5, 2.5])?.total()),
+];
+
+/// Lets a rank with other records than those of the other ranks fail at each of its steps. Returns the first error.
+fn sorted_without_other_records(seed: u64, other: Sort) -> Option<String> {
+    for step in 1.. {
+        let outcomes = try_play(3, (seed, &[crash(1, step)]), move |rank, mpi, _| {
+            let mut group = Group::new(transport(mpi), GroupConfig::default(), services(rank))?;
+            let had_failed = group.members().is_faulty(Rank(1));
+            let total = match rank {
+                Rank(1) => other(&mut group),
+                _ => group.sort_keys(&keys(rank)).map(|sorted| sorted.total()),
+            };
+            let status = total
+                .as_ref()
+                .err()
+                .map_or(Status::Ok, |error| error.status);
+            Result::Ok((had_failed, status, total.unwrap_or_default()))
+        });
+        let outcomes = match outcomes {
+            Ok(outcomes) => outcomes,
+            Err(text) => return Some(format!("seed {seed} step {step}: {text}")),
+        };
+        if outcomes[1].is_some() {
+            break;
+        }
+        let is_right = |outcome: &Result<(bool, Status, u64)>| {
+            matches!(
+                outcome,
+                Ok((true, Status::Ok, 200)) | Ok((false, Status::Argument | Status::DataLost, _))
+            )
+        };
+        let survivors: Vec<_> = outcomes.into_iter().flatten().collect();
+        if !survivors.iter().all(is_right) || survivors[0] != survivors[1] {
+            return Some(format!("seed {seed} step {step}: {survivors:?}"));
+        }
+    }
+    None
+}
+
+#[test]
+fn records_of_a_failed_rank_with_another_layout_are_not_used() {
+    for other in OTHERS {
+        for seed in SEEDS {
+            assert_eq!(sorted_without_other_records(seed, other), None);
+        }
+        let fails = |seed| {
+            let found = std::panic::catch_unwind(|| sorted_without_other_records(seed, other));
+            !matches!(found, Ok(None))
+        };
+        let is_detected = with_mutant(Mutant::GatheredOfOtherJobUsed, || {
+            SEEDS.into_iter().any(fails)
+        });
+        assert!(is_detected);
+    }
+}
