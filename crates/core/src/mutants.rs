@@ -121,6 +121,8 @@ mutants! {
     GatheredInSpiteOfFailure,
     /// A gathered input of a rank that passed other arguments counts as a copy.
     GatheredOfOtherJobUsed,
+    /// A rank with a wrong argument does not say so if a failure interrupts the step in which inputs are gathered.
+    RefusalOfGatherForgotten,
     /// Gathered inputs are not kept with the result.
     GatheredInputsNotKept,
     /// A rank that waits for a survivor does not check for failures.

@@ -109,11 +109,16 @@ impl Engine<'_> {
 
     /// Gives this rank's sorted input to all survivors, and receives theirs. `own`: None if this rank cannot give its
     /// input, because it is larger than [`Engine::gather_limit`], or invalid, or for another reason. `fingerprint`: of
-    /// all that must be the same on all ranks. Collective.
+    /// all that must be the same on all ranks. `refusal`: the error of this rank's arguments. Collective.
     ///
     /// # Errors
-    /// The error of another rank, if the step is interrupted and that rank has left it with one.
-    pub fn gather(&mut self, own: Option<Buffer>, fingerprint: u64) -> Result<Gathered> {
+    /// `refusal`, or the error of another rank, if the step is interrupted and a rank has left it with one.
+    pub fn gather(
+        &mut self,
+        own: Option<Buffer>,
+        fingerprint: u64,
+        refusal: Option<&Error>,
+    ) -> Result<Gathered> {
         let limit = self.gather_limit();
         let own = own.filter(|own| own.len() <= limit);
         // The limit does not apply: a rank that refuses a message would leave the others waiting.
@@ -138,14 +143,16 @@ impl Engine<'_> {
         let is_interrupted = self.transport.settle()? == Flow::Interrupted;
         if is_interrupted {
             self.late_messages = tickets.iter().map(|(_, ticket)| *ticket).collect();
-            let verdict = self.commit(false, None)?;
+            // Other ranks may agree on the arguments already.
+            let known = refusal.filter(|_| !mutant(Mutant::RefusalOfGatherForgotten));
+            let verdict = self.commit(false, known)?;
             self.late_messages.clear();
             tickets.retain(|(_, ticket)| self.transport.is_complete(*ticket));
             if let Verdict::Failed(status) = verdict {
                 tickets
                     .into_iter()
                     .for_each(|(_, ticket)| drop(self.transport.take(ticket)));
-                return Err(agreed_error(status, None));
+                return Err(agreed_error(status, known.cloned()));
             }
         }
         let gathered = self.read_gathered(message, fingerprint, tickets)?;

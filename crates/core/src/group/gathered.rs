@@ -54,7 +54,10 @@ impl<T: Transport> Group<T> {
             // A rank with an error tells the others when they agree on the arguments.
             let own = engine.timed(Phase::Sort, |_| own.and_then(|own| sorted_copy(own).ok()));
             let fingerprint = prepared.as_ref().map_or(0, Prepared::fingerprint);
-            engine.timed(Phase::Exchange, |engine| engine.gather(own, fingerprint))
+            let refusal = prepared.as_ref().err();
+            engine.timed(Phase::Exchange, |engine| {
+                engine.gather(own, fingerprint, refusal)
+            })
         })?;
         let prepared = match prepared {
             Ok(prepared) if gathered.is_complete() => prepared,

@@ -288,7 +288,7 @@ fn gather(
         Some(sorted)
     });
     let fingerprint = trial.fingerprint(job);
-    let gathered = context.engine.gather(sorted, fingerprint)?;
+    let gathered = context.engine.gather(sorted, fingerprint, None)?;
     let (Ok((kernel, _)), true) = (prepared, gathered.is_complete()) else {
         return Ok(Attempt::TakesRounds(gathered));
     };

@@ -1,7 +1,7 @@
 //! Sorts of small inputs, which every rank receives, with wrong arguments and failures at once.
 
 use super::{SEEDS, SimGroup, crash, keys, services, statuses, transport, try_play, with_mutant};
-use ftsort_core::group::{Group, GroupConfig};
+use ftsort_core::group::{Group, GroupConfig, SortInput};
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
 use ftsort_kernels::error::{Result, Status};
@@ -66,4 +66,37 @@ fn records_of_a_failed_rank_with_another_layout_are_not_used() {
         });
         assert!(is_detected);
     }
+}
+
+/// Lets a rank fail at each of its steps while two other ranks have wrong arguments. Returns whether each of these reports its
+/// own.
+fn wrong_arguments_are_reported(seed: u64) -> bool {
+    for step in 1.. {
+        let outcomes = try_play(4, (seed, &[crash(3, step)]), |rank, mpi, _| {
+            let mut group = Group::new(transport(mpi), GroupConfig::default(), services(rank))?;
+            let is_wrong = [Rank(1), Rank(2)].contains(&rank);
+            let input = SortInput {
+                records: &[0; 8][..if is_wrong { 7 } else { 8 }],
+                ..SortInput::of_keys::<i32>(&[])
+            };
+            group.sort(input).map(drop)
+        });
+        let mut found = statuses(&outcomes.expect("no rank hangs"));
+        let last = found.pop().flatten();
+        use Status::{Argument, PeerArgument};
+        if found != [PeerArgument, Argument, Argument].map(Some) {
+            return false;
+        }
+        if last.is_some() {
+            break;
+        }
+    }
+    true
+}
+
+#[test]
+fn a_failure_does_not_hide_a_wrong_argument() {
+    let are_reported = || (1..60).all(wrong_arguments_are_reported);
+    assert!(are_reported());
+    assert!(!with_mutant(Mutant::RefusalOfGatherForgotten, are_reported));
 }
