@@ -379,6 +379,8 @@ mutants! {
     ProtectedDigestForgotten,
     /// A protected input that has changed is not replaced by a copy of another rank.
     ChangedInputsNotRepaired,
+    /// A protected input counts as lost if the copy of it that a job has sorted has changed.
+    ProtectedCopyGivenUp,
     /// A recovery of a result uses copies without comparing them with their digests.
     RecoveryUnchecked,
     /// The shares of all stripes are held by the same ranks.

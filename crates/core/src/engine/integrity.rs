@@ -362,15 +362,27 @@ impl Job<'_, '_> {
                 // The owner's input is that of the caller.
                 continue;
             }
+            let is_loaded_again = is_loading && origin == me;
+            let is_sorted_copy = recomputes && self.redundancy.outlives_job && !is_loaded_again;
             let store = &mut *self.redundancy.store;
-            // An input that cannot be read is not held. The store is in memory, which always takes a block.
-            let kept = store.get(VersionId::INPUT, origin.home()).ok().flatten();
             let known = self.integrity.input_digests.get(&origin.home()).copied();
-            let right = kept.is_some_and(|block| {
-                let known = known.or(block.digest);
-                known.is_none_or(|known| block.digest_now(checks.key) == known)
-            });
-            if is_loading && origin == me {
+            // An input that cannot be read is not held. The store is in memory, which always takes a block.
+            let intact = |stored: Result<Option<Block>>| {
+                stored.ok().flatten().filter(|block| {
+                    let known = known.or(block.digest);
+                    known.is_none_or(|known| block.digest_now(checks.key) == known)
+                })
+            };
+            let mut right = intact(store.get(VersionId::INPUT, origin.home())).is_some();
+            if !right
+                && is_sorted_copy
+                && !mutant(Mutant::ProtectedCopyGivenUp)
+                && let Some(input) = intact(store.held(origin.home()))
+            {
+                // The copy that the job has sorted, or was about to sort, is wrong, and not the input of which it was made.
+                right = store.put(VersionId::INPUT, origin.home(), &input).is_ok();
+            }
+            if is_loaded_again {
                 if !right {
                     self.inputs.load_again();
                 }

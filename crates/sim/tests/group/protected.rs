@@ -127,6 +127,38 @@ fn a_protected_input_that_changes_is_replaced_by_a_copy() {
     }
 }
 
+/// Rank 1 fails in a sort of protected inputs, and the copy of its input that another rank has sorted changes there. Returns
+/// whether the sort is right.
+fn is_sorted_although_a_sorted_copy_changes(changed: u32, seed: u64) -> bool {
+    let config = GroupConfig {
+        method: Some(Method::HyperQuickSort(PivotRule::Sampled)),
+        checks: DataChecks {
+            digest: true,
+            ..DataChecks::default()
+        },
+        ..GroupConfig::default()
+    };
+    let plan = format!("1@2.begin {changed}~2.replica");
+    let outcomes = play_group(4, seed, config, &plan, |rank, group| {
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        let sorted = group.sort_protected(&mut input, None)?;
+        Ok(parts(&sorted))
+    });
+    let is_lost = outcomes.iter().flatten().any(Result::is_err);
+    !is_lost && joined(outcomes) == all_keys(4)
+}
+
+#[test]
+fn an_input_is_intact_although_the_sorted_copy_of_it_changes() {
+    let is_right =
+        |seed| [0, 2, 3].map(|rank| is_sorted_although_a_sorted_copy_changes(rank, seed));
+    for seed in SEEDS {
+        assert_eq!(is_right(seed), [true; 3], "seed {seed}");
+    }
+    let with_mutant = with_mutant(Mutant::ProtectedCopyGivenUp, || is_right(1));
+    assert!(with_mutant.contains(&false));
+}
+
 #[test]
 fn different_inputs_and_inputs_of_other_groups_are_not_replaced() {
     let outcomes = play_group(2, 1, GroupConfig::default(), "", |rank, group| {

@@ -98,8 +98,11 @@ impl Job<'_, '_> {
                 .store
                 .put(VersionId::INPUT, node, &Block::empty())?;
         }
-        let block = attempt(algorithm, || algorithm.prepare(block))?;
+        let mut block = attempt(algorithm, || algorithm.prepare(block))?;
         if node != self.engine.members.me().home() {
+            if kept && !stays {
+                block = self.engine.corrupt(Target::Replica, block);
+            }
             // The digest of the part of its own input that a rank keeps follows by division; a mismatch shows
             // at the end at the latest.
             self.verify_own(&block)?;
