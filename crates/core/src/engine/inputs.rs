@@ -182,17 +182,26 @@ impl<'a> Inputs<'a> {
         faulty.iter().all(|rank| self.absent.contains(rank))
     }
 
-    /// Reloads an input, and checks it against the size and hash that its owner reported.
-    pub fn reload(&mut self, origin: Rank) -> Result<Block> {
+    /// Reloads an input of records of this size in bytes, and checks it against the size and hash that its owner reported.
+    pub fn reload(&mut self, origin: Rank, record_bytes: usize) -> Result<Block> {
         let input = self.source.reload(origin)?;
         let found = InputHash::of(&input);
+        // An owner that failed before it reported its hash leaves nothing else to compare with.
+        let is_whole = input.len().is_multiple_of(record_bytes);
         match self.hashes.get(&origin) {
-            Some(known) if *known != found && !mutant(Mutant::ReloadNotVerified) => {
-                Err(known.mismatch(origin, found))
+            _ if mutant(Mutant::ReloadNotVerified) => {}
+            Some(known) if *known != found => return Err(known.mismatch(origin, found)),
+            None if !is_whole => {
+                let text = format!(
+                    "the reload callback gave {} bytes for rank {origin}, not a multiple of the record size {record_bytes}: \
+                     give the bytes that the rank passed to the call",
+                    input.len()
+                );
+                return Err(Error::new(Status::Callback, text));
             }
-            // An owner that failed before it reported its hash leaves nothing to compare with.
-            _ => Ok(Block::input(origin, input.into())),
+            _ => {}
         }
+        Ok(Block::input(origin, input.into()))
     }
 }
 

@@ -122,6 +122,8 @@ pub(super) enum InputOrigin {
     /// It is that array.
     #[default]
     Caller,
+    /// It consists of several arrays, and has so many bytes on each rank.
+    Arrays(Arc<[u64]>),
     /// It is made of that array.
     Zipped(Arc<Zip>),
     /// It follows from blocks of an earlier job, so that no reload provides it.

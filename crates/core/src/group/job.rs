@@ -250,6 +250,19 @@ impl Source for Inputs<'_> {
     fn reload(&mut self, rank: Rank) -> Result<Buffer> {
         match (&mut self.reload, &self.origin) {
             (Some(reload), InputOrigin::Caller) => reload.reload(rank),
+            (Some(reload), InputOrigin::Arrays(sizes)) => {
+                let arrays = reload.reload(rank)?;
+                let size = sizes.get(rank.index()).copied().unwrap_or_default();
+                // The places of the arrays follow from their sizes.
+                if arrays.len() as u64 == size || mutant(Mutant::ReloadNotVerified) {
+                    return Ok(arrays);
+                }
+                let text = format!(
+                    "the reload callback gave {} bytes for rank {rank}, but its arrays have {size} together",
+                    arrays.len()
+                );
+                Err(Error::new(Status::Callback, text))
+            }
             (Some(reload), InputOrigin::Zipped(zip)) => {
                 zip.zip_reloaded(rank, &reload.reload(rank)?)
             }

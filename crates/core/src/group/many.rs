@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::{agree_on_equal, hash_of};
-use super::input::{InputCopies, concatenated};
+use super::input::{InputCopies, InputOrigin, concatenated};
 use super::job::{JobSetup, JobStart};
 use super::results::Safety;
 use super::sort::Sorted;
@@ -275,6 +275,7 @@ impl<T: Transport> Group<T> {
             checks: checks.as_ref(),
             record_bytes,
             retains: !self.config.release_after_run,
+            origin: InputOrigin::Arrays(table.sizes()),
             ..JobSetup::default()
         };
         let finished = self.run_job(start, setup, &algorithm)?;
@@ -292,6 +293,7 @@ impl<T: Transport> Group<T> {
     ) -> Result<Vec<Sorted>> {
         let nodes = self.members.cube().len();
         let places = ArrayPlaces::read(&finished.decision(), &table, nodes)?;
+        let sizes = table.sizes();
         #[expect(
             clippy::arc_with_non_send_sync,
             reason = "a C program may release the results of one job on several threads"
@@ -320,7 +322,8 @@ impl<T: Transport> Group<T> {
                     &self.members,
                     (None, finished.membership.clone()),
                     key.clone(),
-                ),
+                )
+                .with_origin(InputOrigin::Arrays(Arc::clone(&sizes))),
                 array: Some(array.clone()),
                 columns: None,
                 filter: None,

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use crate::members::Rank;
+use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -18,6 +19,8 @@ pub enum Values {
     Positions {
         /// The position of the first record of each rank.
         starts: Vec<u64>,
+        /// The number of records of all ranks.
+        total: u64,
         /// The size of a position in bytes: 4 or 8.
         bytes: usize,
     },
@@ -58,7 +61,12 @@ impl Zip {
         let starts = starts.collect();
         // Smaller records are sorted faster.
         let bytes = if total > 1 << u32::BITS { 8 } else { 4 };
-        Zip::new(given_bytes, keys, Values::Positions { starts, bytes })
+        let values = Values::Positions {
+            starts,
+            total,
+            bytes,
+        };
+        Zip::new(given_bytes, keys, values)
     }
 
     /// The size of a value in bytes.
@@ -71,6 +79,15 @@ impl Zip {
     /// The size of a record in bytes.
     pub fn record_bytes(&self) -> usize {
         self.keys.len() + self.value_bytes()
+    }
+
+    /// The number of records of a rank; None if it is not known.
+    fn count(&self, rank: Rank) -> Option<u64> {
+        let Values::Positions { starts, total, .. } = &self.values else {
+            return None;
+        };
+        let start = starts.get(rank.index())?;
+        Some(starts.get(rank.index() + 1).unwrap_or(total) - start)
     }
 
     /// The position of the first record of each rank; empty if the values are given.
@@ -108,7 +125,7 @@ impl Zip {
                     second.copy_from_slice(&values[index * bytes..][..*bytes]);
                 }
             }
-            Values::Positions { starts, bytes } => {
+            Values::Positions { starts, bytes, .. } => {
                 let start = starts.get(rank.index()).copied().unwrap_or_default();
                 for (position, (place, key)) in (start..).zip(places.zip(keys)) {
                     let (first, second) = place.split_at_mut(width);
@@ -124,7 +141,7 @@ impl Zip {
     /// are given.
     ///
     /// # Errors
-    /// As [`Zip::zip`]; `Status::Callback` if the bytes are no such arrays.
+    /// As [`Zip::zip`]; `Status::Callback` if the bytes are no such arrays, or the rank has another number of records.
     pub fn zip_reloaded(&self, rank: Rank, arrays: &[u8]) -> Result<Buffer> {
         let per_record = match self.values {
             Values::Given(bytes) => self.given_bytes + bytes,
@@ -137,7 +154,17 @@ impl Zip {
             );
             return Err(Error::new(Status::Callback, text));
         }
-        let (keys, values) = arrays.split_at(arrays.len() / per_record * self.given_bytes);
+        let records = arrays.len() / per_record;
+        // Positions of further records would be those of records of the next rank.
+        if let Some(known) = self.count(rank).filter(|known| *known != records as u64)
+            && !mutant(Mutant::ReloadNotVerified)
+        {
+            let text = format!(
+                "reload returned {records} records for rank {rank}, which passed {known} to the call"
+            );
+            return Err(Error::new(Status::Callback, text));
+        }
+        let (keys, values) = arrays.split_at(records * self.given_bytes);
         self.zip(rank, keys, values)
     }
 
@@ -246,5 +273,23 @@ mod tests {
         let error = zip.zip_reloaded(Rank(3), &[0; 7]).unwrap_err();
         assert_eq!(error.status, Status::Callback);
         assert!(error.text.contains("rank 3"), "{}", error.text);
+    }
+
+    #[test]
+    fn arrays_of_other_lengths_than_before_are_not_reloaded() {
+        let counts = [2, 0, 3];
+        let zip = Zip::with_positions(4, 0..4, counts.into_iter());
+        for (rank, count) in (0..).zip(counts) {
+            for records in 0..5 {
+                let reloaded = zip.zip_reloaded(Rank(rank), &vec![7; 4 * records as usize]);
+                let status = reloaded.map(drop).map_err(|error| error.status);
+                let expected = if records == count {
+                    Ok(())
+                } else {
+                    Err(Status::Callback)
+                };
+                assert_eq!(status, expected, "{records} records of rank {rank}");
+            }
+        }
     }
 }

@@ -20,6 +20,7 @@ mod protected;
 mod queries;
 mod redundancy;
 mod refusals;
+mod reloads;
 mod shares;
 mod spares;
 mod stale_states;

@@ -239,7 +239,7 @@ impl Job<'_, '_> {
         let mut plan = Plan::default();
         self.plan_inputs(&LostNodes::new(), &holdings, &mut plan);
         for origin in self.reloads_here(&plan) {
-            let input = self.inputs.reload(origin);
+            let input = self.inputs.reload(origin, self.engine.record_bytes);
             if let Some(input) = result.check(input) {
                 let input = self.engine.sealed(input);
                 self.hold(origin, Delivery::Got(input), &mut result);
@@ -304,7 +304,8 @@ impl Job<'_, '_> {
         let adopted: BTreeSet<Node> = sorted.map(|(node, _)| *node).collect();
         let mut raw = BTreeMap::new();
         let mut inputs = origins.iter().map(|origin| {
-            let input = self.engine.sealed(self.inputs.reload(*origin)?);
+            let input = self.inputs.reload(*origin, self.engine.record_bytes)?;
+            let input = self.engine.sealed(input);
             if outlives_job {
                 self.redundancy.store.hold(origin.home(), &input)?;
             }

@@ -144,7 +144,7 @@ impl<'e> Job<'_, 'e> {
             return Ok(block);
         }
         if self.inputs.source.can_reload() {
-            return self.inputs.reload(home);
+            return self.inputs.reload(home, self.engine.record_bytes);
         }
         self.redundancy.lost.insert(home);
         Err(Error::new(

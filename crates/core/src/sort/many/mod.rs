@@ -11,6 +11,7 @@
 //! than nodes are spread over all nodes. A block of the result has one run for each array. Must never: compare records of two arrays, or move a record from one array to another.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::key_bytes::KeyBytes;
 use super::merge_and_place::{block_start, block_starts, encoded_cuts, total_records};
@@ -77,6 +78,16 @@ impl ArrayTable {
     /// Whether there is no array.
     pub fn is_empty(&self) -> bool {
         self.orders.is_empty()
+    }
+
+    /// The number of bytes of all arrays of each rank.
+    pub fn sizes(&self) -> Arc<[u64]> {
+        let records = self.starts.iter().map(|starts| starts.last());
+        let records = records.map(|records| records.copied().unwrap_or_default());
+        let size = self.record_bytes as u64;
+        records
+            .map(|records| records.saturating_mul(size))
+            .collect()
     }
 
     /// The origin of a run that has records of one array from several ranks: a number that no rank has.
