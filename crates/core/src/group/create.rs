@@ -126,8 +126,8 @@ impl<T: Transport> Group<T> {
         self.members
             .set_processors(fewest.map_or(1, |fewest| fewest as usize));
         self.warn_of_shared_hosts();
-        let here = self.members.living_here();
-        self.services.budget.set_survivors_here(here);
+        // States may be put before the first job.
+        self.limit_memory();
         Ok(())
     }
 }

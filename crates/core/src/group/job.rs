@@ -62,10 +62,7 @@ impl<T: Transport> Group<T> {
         kind: JobKind,
         work: impl FnOnce(&mut Group<T>, JobStart) -> Result<R>,
     ) -> Result<R> {
-        let here = self.members.living_here();
-        self.services
-            .budget
-            .begin_job(self.config.memory_limit, here);
+        self.limit_memory();
         let now = self.transport.now();
         self.services.observer.job_begins(kind, now);
         let start = self.begin_job();

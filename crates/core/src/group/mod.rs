@@ -311,11 +311,16 @@ impl<T: Transport> Group<T> {
     /// Runs a call with the memory limit of a job on its buffers.
     fn call_with_limit<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
         self.call(|group| {
-            let here = group.members.living_here();
-            let limit = group.config.memory_limit;
-            group.services.budget.begin_job(limit, here);
+            group.limit_memory();
             work(group)
         })
+    }
+
+    /// Sets the limit of the buffers of this call and of the local calls after it.
+    fn limit_memory(&mut self) {
+        let here = self.members.living_here();
+        let limit = self.config.memory_limit;
+        self.services.budget.begin_job(limit, here);
     }
 
     /// `Status::Argument` if this rank is an idle spare and passes data: `name` is `amount`.

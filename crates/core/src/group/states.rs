@@ -50,7 +50,7 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::commit_states`], for a caller that may have found an argument wrong.
     pub fn commit_states_checked(&mut self, done: bool, arguments: Result<()>) -> Result<bool> {
-        self.call(|group| {
+        self.call_with_limit(|group| {
             group.forget_losses();
             group.on_states(|states, engine, lost| states.commit(engine, done, arguments, lost))
         })

@@ -143,6 +143,19 @@ fn refused_queries_are_agreed_on() {
 }
 
 #[test]
+fn states_are_limited_before_the_first_job() {
+    for seed in SEEDS {
+        let outcomes = play_limited(2, seed, 4 * MIB, |rank, group| {
+            let put = group.put_state(Node(rank.0), &vec![1; 8 * MIB]);
+            assert_eq!(put.is_err(), rank == Rank(1));
+            let committed = group.commit_states_checked(true, put);
+            used_again(group, committed)
+        });
+        assert_eq!(outcomes, [Some(Status::Memory); 2]);
+    }
+}
+
+#[test]
 fn a_refused_tree_is_agreed_on() {
     for (seed, limit) in SEEDS.zip([7, 9, 15, 18, 22]) {
         let outcomes = play_limited(2, seed, limit * MIB, |rank, group| {
