@@ -314,6 +314,8 @@ mutants! {
     StatesNamedBeforeCommit,
     /// States of a rank that failed while the manifest was written stay away from the executors until the next call.
     StatesNotMovedAfterManifest,
+    /// A rank leaves as if no rank had failed, although the removal of its states has found a failure.
+    LeavesDespiteFailure,
     /// The action of one rank for all is not repeated if that rank may have failed before.
     ActionOfFailedRank,
     /// The states of an earlier job are removed before this job has committed them.

@@ -97,7 +97,7 @@ impl<T: Transport> Group<T> {
             if is_empty && !mutant(Mutant::StatesAfterClearUsed) {
                 group.clears += 1;
             }
-            cleared
+            cleared.map(drop)
         })
     }
 

@@ -71,7 +71,8 @@ impl World {
         self.committed.set(self.committed.get().max(round));
     }
 
-    fn config(&self, handle: &RankHandle) -> GroupConfig {
+    /// The configuration of a rank, with these files.
+    pub fn config(&self, handle: &RankHandle) -> GroupConfig {
         let (files, handle, model) = (Rc::clone(&self.files), handle.clone(), self.model);
         let open =
             move || -> Box<dyn Files> { Box::new(InMemoryDirectory::new(&files, &handle, model)) };

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::*;
 use ftsort_core::group::{DataChecks, SortInput};
 use ftsort_core::mutants::Mutant;
+use ftsort_sim::transport::{TraceEntry, TraceEvent};
 
 #[test]
 fn states_that_were_not_committed_are_discarded() {
@@ -50,6 +51,48 @@ fn a_commit_after_a_failure_moves_the_states() {
         let done = Some(Status::Ok);
         assert_eq!(statuses(&outcomes), [done, done, None], "seed {seed}");
     }
+}
+
+/// A rank fails at each of its steps while all ranks leave. Returns the first run in which a survivor leaves as if no rank had
+/// failed, although an agreement has told it of the failure.
+fn left_despite_a_failure(seed: u64) -> Option<String> {
+    for step in 1.. {
+        let world = World::default();
+        let config = SimConfig {
+            seed,
+            failures: vec![crash(1, step)],
+            timed: false,
+            record: true,
+            ..SimConfig::default()
+        };
+        let run = run_ranks_on_large_stacks(3, &config, move |rank, mpi| {
+            let handle = mpi.handle();
+            let config = world.config(&handle);
+            let left = Group::new(transport(mpi), config, services(rank))
+                .and_then(|mut group| group.finish());
+            handle.check().is_ok().then_some(left)
+        });
+        assert!(run.hung.is_empty(), "seed {seed} step {step}");
+        let outcomes: Vec<Option<Result<bool>>> =
+            run.outcomes.into_iter().map(Option::flatten).collect();
+        if outcomes[1].is_some() {
+            break;
+        }
+        let is_told =
+            |entry: &TraceEntry| matches!(&entry.event, TraceEvent::Agrees { failure: true, .. });
+        let has_left = |outcome: &Result<bool>| *outcome == Ok(true);
+        if outcomes.iter().flatten().any(has_left) && run.trace.iter().any(is_told) {
+            return Some(format!("seed {seed} step {step}: {outcomes:?}"));
+        }
+    }
+    None
+}
+
+#[test]
+fn a_rank_that_leaves_knows_all_failures_of_which_it_was_told() {
+    let found = || SEEDS.into_iter().find_map(left_despite_a_failure);
+    assert_eq!(found(), None);
+    assert!(with_mutant(Mutant::LeavesDespiteFailure, found).is_some());
 }
 
 /// Recovers the states after all rounds. The copy of the state of the failed rank at its first holder has changed.

@@ -431,23 +431,24 @@ impl Checkpoints {
         if self.named.is_some() && self.version() > 0 {
             return self.confirm_name(engine);
         }
-        self.clear(engine)
+        while !self.clear(engine)? && !mutant(Mutant::LeavesDespiteFailure) {
+            engine.check_faults()?;
+        }
+        Ok(())
     }
 
-    /// Discards everything. Collective.
-    pub fn clear(&mut self, engine: &mut Engine<'_>) -> Result<()> {
+    /// Discards everything. Returns false if it has found a failure that the members do not know. Collective.
+    pub fn clear(&mut self, engine: &mut Engine<'_>) -> Result<bool> {
         // Another job must not look for states that are removed.
         self.publish(engine, VersionId::INPUT)?;
         self.staged.clear();
         self.blocks.clear();
         self.version_id = VersionId::INPUT;
         let is_empty = engine.clear(&mut *self.store)?;
-        match self.store.series() {
-            Some(series) if is_empty => {
-                self.change_manifest(engine, |named| named.remove(series.group))
-            }
-            _ => Ok(()),
+        if let Some(series) = self.store.series().filter(|_| is_empty) {
+            self.change_manifest(engine, |named| named.remove(series.group))?;
         }
+        Ok(is_empty)
     }
 
     /// Returns whether the committed states and their copies are in their places.
