@@ -1,11 +1,11 @@
 //! A key-value table in one control message: contributions by rank, or decisions by subcube.
 
-use crate::wire::{Reader, VARINT_U32_BYTES, Writer};
+use crate::wire::{Reader, VARINT_BYTES, VARINT_U32_BYTES, Writer};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// The most bytes before each entry's value: its key and the value's length.
-pub const PER_ENTRY: usize = 2 * VARINT_U32_BYTES;
+pub const PER_ENTRY: usize = VARINT_U32_BYTES + VARINT_BYTES;
 
 /// Encodes entries one after the other, each with the difference of its key to the one before (modulo 2^32) and its
 /// length as varints. Keys in ascending order take the fewest bytes.
@@ -14,7 +14,7 @@ pub fn write<'w>(entries: impl Iterator<Item = (u32, &'w [u8])>) -> Vec<u8> {
     let mut before = 0;
     for (number, words) in entries {
         table.varint(u32::wrapping_sub(number, before));
-        table.varint(words.len() as u32).bytes(words);
+        table.varint(words.len() as u64).bytes(words);
         before = number;
     }
     table.finish()
@@ -26,7 +26,7 @@ pub fn read(table: &Slice) -> Result<Vec<(u32, Slice)>> {
     let mut before = 0_u32;
     let entries = fields.repeat_to_end(|fields| {
         before = before.wrapping_add(fields.varint_u32()?);
-        let length = fields.varint_u32()? as usize;
+        let length = usize::try_from(fields.varint()?).ok()?;
         let start = table.len() - fields.rest().len();
         fields.bytes(length)?;
         Some((before, table.part(start..start + length)))

@@ -7,7 +7,7 @@
 
 use super::PivotRule;
 use super::method::Method;
-use super::pivot::most_samples;
+use super::pivot::{Division, most_samples};
 
 /// The parameters of a network, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,7 +113,11 @@ fn round_seconds(work: &Work, network: &Network, (scope, width): (u32, u32), run
     let parts = f64::from(1_u32 << width);
     let cut = work.record_bytes as f64 + NUMBER_BYTES;
     let subcubes = work.ranks as f64 / f64::from(1_u32 << scope);
-    let samples = most_samples(1 << width, work.record_bytes) as f64 * cut;
+    let division = Division {
+        nodes: 1 << scope,
+        parts: 1 << width,
+    };
+    let samples = most_samples(division, work.record_bytes) as f64 * cut;
     let decision = along_tree(1 << scope, work.fan_out, network, samples)
         + along_tree(work.ranks, work.fan_out, network, subcubes * parts * cut);
     let moved = work.input_bytes * (parts - 1.0) / parts;

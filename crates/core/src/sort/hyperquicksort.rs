@@ -8,7 +8,7 @@
 //! Cost: log2(N) rounds, each with a decision and one exchange, in which half of a node's block moves on
 //! average. Must never: depend on failures, except through the weights of the two halves.
 
-use super::pivot::{self, Cut};
+use super::pivot::{self, Cut, Division};
 use super::{PivotRule, sorted, sorted_each};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
@@ -49,13 +49,27 @@ pub fn split_at(cut: &Cut, in_upper_half: bool, block: &Block, kernel: &dyn Kern
 /// The number of parts into which a subcube is divided.
 const HALVES: usize = 2;
 
+impl HyperQuickSort<'_> {
+    /// The dimension of the subcubes that a round divides.
+    fn scope(&self, round: u32) -> u32 {
+        self.dimension + 1 - round
+    }
+
+    fn division(&self, round: u32) -> Division {
+        Division {
+            nodes: 1 << self.scope(round),
+            parts: HALVES,
+        }
+    }
+}
+
 impl Algorithm for HyperQuickSort<'_> {
     fn rounds(&self) -> u32 {
         self.dimension
     }
 
     fn step(&self, round: u32) -> Step {
-        let s = self.dimension + 1 - round;
+        let s = self.scope(round);
         Step {
             scope: Some(s),
             exchange: Exchange::Dimension(s - 1),
@@ -73,7 +87,7 @@ impl Algorithm for HyperQuickSort<'_> {
     fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
         Ok(match self.rule {
             PivotRule::Sampled => {
-                let samples = pivot::sample(block, HALVES, self.kernel);
+                let samples = pivot::sample(block, self.division(at.round), self.kernel);
                 pivot::encode_samples(&samples)
             }
             PivotRule::Paper if at.node == subcube.root() => {
@@ -122,9 +136,9 @@ impl Algorithm for HyperQuickSort<'_> {
         }
     }
 
-    fn proposal_limit(&self, _round: u32) -> usize {
+    fn proposal_limit(&self, round: u32) -> usize {
         let size = self.kernel.record_bytes();
-        pivot::samples_limit(HALVES, size).max(Cut::encoded_bytes(size))
+        pivot::samples_limit(self.division(round), size).max(Cut::encoded_bytes(size))
     }
 
     fn decision_limit(&self, _round: u32) -> usize {

@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use super::pivot::{ALL_LOWER, ALL_UPPER, AT, Cut, CutPoint, Sample, decode_samples, undecodable};
+use super::pivot::{
+    ALL_LOWER, ALL_UPPER, AT, Cut, CutPoint, Sample, decode_samples, sample_bytes, undecodable,
+};
 use crate::vcube::Node;
 use crate::wire::{Reader, VARINT_BYTES, VARINT_U32_BYTES, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -45,22 +47,35 @@ impl KeyBytes {
     }
 
     /// Returns proposals of samples with whole records, as [`encode_samples`](super::pivot::encode_samples) writes them.
-    pub fn whole_samples(&self, packed: Vec<(Node, Slice)>) -> Result<Vec<(Node, Slice)>> {
-        each(packed, |packed| {
-            let mut whole = Vec::new();
-            let samples = Reader::new(packed).repeat_to_end(|fields| {
-                self.read_point(fields, &mut whole)?;
-                whole.extend(fields.varint()?.to_le_bytes());
-                Some(())
-            });
-            samples.map(|_| whole).ok_or_else(undecodable)
-        })
+    ///
+    /// # Errors
+    /// `Status::Memory`: whole records may take much more memory than their keys.
+    pub fn whole_samples(&self, packed: &[(Node, Slice)]) -> Result<Vec<(Node, Slice)>> {
+        let point_bytes = CutPoint::encoded_bytes(self.record_bytes);
+        let whole = packed.iter().map(|(node, packed)| {
+            let skip = |fields: &mut Reader<'_>| self.skip_point(fields).and(fields.varint());
+            let count = count_of(packed, skip)?;
+            let mut whole = Buffer::zeroed(count * sample_bytes(self.record_bytes))?;
+            let mut fields = Reader::new(packed);
+            for sample in whole.chunks_exact_mut(sample_bytes(self.record_bytes)) {
+                let (point, weight) = sample.split_at_mut(point_bytes);
+                let read = self.read_point(&mut fields, point).and(fields.varint());
+                weight.copy_from_slice(&read.ok_or_else(undecodable)?.to_le_bytes());
+            }
+            Ok((*node, whole.into()))
+        });
+        whole.collect()
     }
 
     /// Returns proposals of samples with whole records as messages.
     pub fn of_whole_samples(&self, whole: Vec<(Node, Slice)>) -> Result<Vec<(Node, Slice)>> {
-        let pack = |whole: &[u8]| Ok(self.of_samples(&decode_samples(whole, self.record_bytes)?));
-        each(whole, pack)
+        let packed = whole.into_iter().map(|(node, whole)| {
+            let packed = self.of_samples(&decode_samples(&whole, self.record_bytes)?);
+            // These are control messages.
+            let packed = memory::without_limit(|| Buffer::copy_of(&packed))?;
+            Ok((node, packed.into()))
+        });
+        packed.collect()
     }
 
     /// Returns cuts as a message.
@@ -76,25 +91,27 @@ impl KeyBytes {
         message.finish()
     }
 
-    /// Returns the cuts between `parts` parts.
-    pub fn cuts_between(&self, packed: &[u8], parts: usize) -> Result<Vec<Cut>> {
-        Cut::decode_between(&self.whole_cuts(packed)?, parts, self.record_bytes)
-    }
-
     /// Returns cuts with whole records, as [`Cut::encode_all`] writes them.
-    pub fn whole_cuts(&self, packed: &[u8]) -> Result<Vec<u8>> {
-        let mut whole = Vec::new();
-        let cuts = Reader::new(packed).repeat_to_end(|fields| {
-            let end = whole.len() + Cut::encoded_bytes(self.record_bytes);
-            let kind = fields.u8()?;
-            whole.push(kind);
-            if kind == AT {
-                self.read_point(fields, &mut whole)?;
+    ///
+    /// # Errors
+    /// `Status::Memory`: whole records may take much more memory than their keys.
+    pub fn whole_cuts(&self, packed: &[u8]) -> Result<Buffer> {
+        let skip = |fields: &mut Reader<'_>| match fields.u8()? {
+            AT => self.skip_point(fields),
+            _ => Some(()),
+        };
+        let count = count_of(packed, skip)?;
+        let mut whole = Buffer::zeroed(count * Cut::encoded_bytes(self.record_bytes))?;
+        let mut fields = Reader::new(packed);
+        for cut in whole.chunks_exact_mut(Cut::encoded_bytes(self.record_bytes)) {
+            let (kind, point) = cut.split_at_mut(1);
+            kind[0] = fields.u8().ok_or_else(undecodable)?;
+            if kind[0] == AT {
+                self.read_point(&mut fields, point)
+                    .ok_or_else(undecodable)?;
             }
-            whole.resize(end, 0);
-            Some(())
-        });
-        cuts.map(|_| whole).ok_or_else(undecodable)
+        }
+        Ok(whole)
     }
 
     /// The greatest size of a sample as a message, in bytes.
@@ -116,35 +133,37 @@ impl KeyBytes {
         message.varint(point.origin).varint(point.position);
     }
 
-    /// Takes a point, and appends it as [`CutPoint::encode`] does.
-    fn read_point(&self, fields: &mut Reader<'_>, whole: &mut Vec<u8>) -> Option<()> {
+    /// Takes a point, and writes it as [`CutPoint::encode`] does into as many bytes, which are zeroes.
+    fn read_point(&self, fields: &mut Reader<'_>, whole: &mut [u8]) -> Option<()> {
         let key = fields.bytes(self.len())?;
-        let start = whole.len();
-        whole.resize(start + self.record_bytes, 0);
-        whole[start..][self.range.clone()].copy_from_slice(key);
-        whole.extend(fields.varint_u32()?.to_le_bytes());
-        whole.extend(fields.varint()?.to_le_bytes());
+        let (record, numbers) = whole.split_at_mut_checked(self.record_bytes)?;
+        record[self.range.clone()].copy_from_slice(key);
+        let (origin, position) = numbers.split_at_mut_checked(size_of::<u32>())?;
+        origin.copy_from_slice(&fields.varint_u32()?.to_le_bytes());
+        position.copy_from_slice(&fields.varint()?.to_le_bytes());
         Some(())
+    }
+
+    /// Takes a point.
+    fn skip_point(&self, fields: &mut Reader<'_>) -> Option<()> {
+        fields.bytes(self.len())?;
+        fields.varint_u32()?;
+        fields.varint().map(drop)
     }
 }
 
-/// Changes the samples of each proposal.
-fn each(
-    proposals: Vec<(Node, Slice)>,
-    change: impl Fn(&[u8]) -> Result<Vec<u8>>,
-) -> Result<Vec<(Node, Slice)>> {
-    let changed = proposals.into_iter().map(|(node, samples)| {
-        let changed = change(&samples)?;
-        // These are control messages.
-        let changed = memory::without_limit(|| Buffer::copy_of(&changed))?;
-        Ok((node, changed.into()))
-    });
-    changed.collect()
+/// The number of entries of a message, each of which `skip` takes.
+fn count_of<T>(packed: &[u8], skip: impl FnMut(&mut Reader<'_>) -> Option<T>) -> Result<usize> {
+    let entries = Reader::new(packed).repeat_to_end(skip);
+    Ok(entries.ok_or_else(undecodable)?.len())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::pivot::{Division, most_samples};
     use super::*;
+    use ftsort_kernels::error::{Error, Status};
+    use ftsort_kernels::memory::MemoryBudget;
     use proptest::prelude::*;
 
     fn key_bytes() -> impl Strategy<Value = KeyBytes> {
@@ -155,6 +174,50 @@ mod tests {
                 record_bytes,
                 range: start..end,
             })
+    }
+
+    /// 64 nodes, and records of 1 MiB with keys of 8 bytes.
+    #[test]
+    fn samples_and_cuts_of_large_records_are_few_and_count_against_the_limit() {
+        let (nodes, record_bytes) = (64, 1 << 20);
+        let division = Division {
+            nodes,
+            parts: nodes,
+        };
+        let samples = nodes * most_samples(division, record_bytes);
+        assert!((nodes..=2 * nodes).contains(&samples), "{samples}");
+        let few = Division { nodes: 4, parts: 4 };
+        assert_eq!(most_samples(few, record_bytes), 16);
+        let key_bytes = KeyBytes {
+            record_bytes,
+            range: 0..8,
+        };
+        let record = vec![7; record_bytes];
+        let point = CutPoint {
+            record: &record[..],
+            origin: 1,
+            position: 2,
+        };
+        let sample = Sample {
+            point: point.clone(),
+            weight: 3,
+        };
+        let proposal = key_bytes.of_samples(&[sample]);
+        let proposal = (Node(0), Buffer::copy_of(&proposal).unwrap().into());
+        let proposals = vec![proposal; 64];
+        let cuts = key_bytes.of_cuts(&vec![Cut::At(point); nodes - 1]);
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        budget.start_peak();
+        drop(key_bytes.whole_samples(&proposals).unwrap());
+        drop(key_bytes.whole_cuts(&cuts).unwrap());
+        assert!((60 << 20..68 << 20).contains(&budget.peak()));
+        budget.set_limit(32 << 20);
+        let status = |error: Error| error.status;
+        let refused = key_bytes.whole_samples(&proposals).map(drop);
+        assert_eq!(refused.map_err(status), Err(Status::Memory));
+        let refused = key_bytes.whole_cuts(&cuts).map(drop);
+        assert_eq!(refused.map_err(status), Err(Status::Memory));
     }
 
     proptest! {
@@ -175,7 +238,7 @@ mod tests {
             let packed = key_bytes.of_samples(&samples);
             prop_assert!(packed.len() <= samples.len() * key_bytes.sample_bytes());
             let proposal = vec![(Node(3), Buffer::copy_of(&packed).unwrap().into())];
-            let whole = key_bytes.whole_samples(proposal).unwrap();
+            let whole = key_bytes.whole_samples(&proposal).unwrap();
             let back = decode_samples(&whole[0].1, key_bytes.record_bytes).unwrap();
             prop_assert_eq!(back.len(), samples.len());
             for (sample, back) in samples.iter().zip(back) {
@@ -190,7 +253,8 @@ mod tests {
             cuts.extend([Cut::AllLower, Cut::AllUpper]);
             let packed = key_bytes.of_cuts(&cuts);
             prop_assert!(packed.len() <= cuts.len() * key_bytes.cut_bytes());
-            let back = key_bytes.cuts_between(&packed, cuts.len() + 1).unwrap();
+            let whole = key_bytes.whole_cuts(&packed).unwrap();
+            let back = Cut::read_between(&whole, cuts.len() + 1, key_bytes.record_bytes).unwrap();
             // The other bytes are zeroes, so that a second way back changes nothing.
             prop_assert_eq!(key_bytes.of_cuts(&back), packed);
         }
@@ -205,11 +269,11 @@ mod tests {
                 && let Ok(cuts) = Cut::decode_all(&whole, key_bytes.record_bytes)
             {
                 prop_assert_eq!(key_bytes.of_cuts(&cuts), &bytes[..]);
-                let between = key_bytes.cuts_between(&bytes, parts);
+                let between = Cut::read_between(&whole, parts, key_bytes.record_bytes);
                 prop_assert_eq!(between.is_ok(), parts == cuts.len() + 1);
             }
             let proposal = vec![(Node(3), Buffer::copy_of(&bytes).unwrap().into())];
-            if let Ok(whole) = key_bytes.whole_samples(proposal) {
+            if let Ok(whole) = key_bytes.whole_samples(&proposal) {
                 let again = key_bytes.of_whole_samples(whole).unwrap();
                 prop_assert_eq!(&again[0].1[..], &bytes[..]);
             }

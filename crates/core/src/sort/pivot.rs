@@ -12,21 +12,34 @@ use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::{Kernel, ascending};
-use ftsort_kernels::memory;
 use ftsort_kernels::random::SplitMix;
 
 /// The number of samples for each part into which a block is cut. If one node has all records, half of the
 /// distance between two samples is 2 % of a part.
 const SAMPLES_PER_PART: usize = 24;
 
-/// Returns the greatest number of samples of a block that is cut into `parts` parts. The estimated position
-/// of a cut then differs by about sqrt(P) / (3.5 x 512) of a node's share, where P is the number of runs; if
-/// one node has all records, by 2 % of a part. Blocks of very large records have fewer samples.
-pub fn most_samples(parts: usize, record_bytes: usize) -> usize {
+/// The bytes that the samples of all blocks may take together where records are so large that a block has at most 16.
+const MOST_BYTES_OF_ALL: usize = 64 << 20;
+
+/// The blocks that are cut alike, and into how many parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// The number of blocks, of which the root of the decision receives samples.
+    pub nodes: usize,
+    /// The number of parts.
+    pub parts: usize,
+}
+
+/// Returns the greatest number of samples of one block. The estimated position of a cut then differs by about
+/// sqrt(P) / (3.5 x 512) of a node's share, where P is the number of runs; if one node has all records, by 2 % of a part.
+/// Blocks of very large records have fewer samples: 16 as long as those of all nodes fit into 64 MiB, and at least one.
+pub fn most_samples(division: Division, record_bytes: usize) -> usize {
     const MOST_BYTES: usize = 1 << 20;
     const LEAST_SAMPLES: usize = 16;
-    let affordable = (MOST_BYTES / record_bytes).max(LEAST_SAMPLES);
-    (SAMPLES_PER_PART * parts).max(512).min(affordable)
+    let of_all = MOST_BYTES_OF_ALL / record_bytes.saturating_mul(division.nodes);
+    let least = of_all.clamp(1, LEAST_SAMPLES);
+    let affordable = (MOST_BYTES / record_bytes).max(least);
+    (SAMPLES_PER_PART * division.parts).max(512).min(affordable)
 }
 
 /// A point of the total order. The records before it belong to the lower part.
@@ -235,15 +248,14 @@ impl<'a> Cut<&'a [u8]> {
     }
 }
 
-/// Returns evenly spaced records of a block that is to be cut into `parts` parts. Their weights add up to the
-/// block's size in records. A small block has fewer samples, because comparing more of them would take longer
-/// than sorting the block.
-pub fn sample<'a>(block: &'a Block, parts: usize, kernel: &dyn Kernel) -> Vec<Sample<'a>> {
+/// Returns evenly spaced records of a block that is to be cut. Their weights add up to the block's size in records.
+/// A small block has fewer samples, because comparing more of them would take longer than sorting the block.
+pub fn sample<'a>(block: &'a Block, division: Division, kernel: &dyn Kernel) -> Vec<Sample<'a>> {
     const RECORDS_PER_SAMPLE: usize = 16;
     let size = kernel.record_bytes();
     let total = block.bytes() / size;
-    let enough = (SAMPLES_PER_PART * parts).max(total / RECORDS_PER_SAMPLE);
-    let wanted = total.min(most_samples(parts, size)).min(enough);
+    let enough = (SAMPLES_PER_PART * division.parts).max(total / RECORDS_PER_SAMPLE);
+    let wanted = total.min(most_samples(division, size)).min(enough);
     spaced_samples(block, wanted, |_| WHOLE / 2, kernel)
 }
 
@@ -252,12 +264,12 @@ pub fn sample<'a>(block: &'a Block, parts: usize, kernel: &dyn Kernel) -> Vec<Sa
 /// and thinned out, because each run adds an error of its own.
 pub fn scattered_samples<'a>(
     block: &'a Block,
-    (node, parts): (Node, usize),
+    (node, division): (Node, Division),
     kernel: &dyn Kernel,
 ) -> Vec<Sample<'a>> {
     let size = kernel.record_bytes();
     let total = block.bytes() / size;
-    let most = most_samples(parts, size).min(total);
+    let most = most_samples(division, size).min(total);
     let drawn = total.min(most * block.runs.len().isqrt());
     let place = |run: usize| {
         let number = SplitMix::new(u64::from(node.0) << 32 ^ run as u64).below(WHOLE.into());
@@ -328,8 +340,8 @@ pub fn sample_bytes(record_bytes: usize) -> usize {
 }
 
 /// Returns the greatest size of samples as a message, in bytes.
-pub fn samples_limit(parts: usize, record_bytes: usize) -> usize {
-    most_samples(parts, record_bytes) * sample_bytes(record_bytes)
+pub fn samples_limit(division: Division, record_bytes: usize) -> usize {
+    most_samples(division, record_bytes) * sample_bytes(record_bytes)
 }
 
 /// Returns the parts of this size; an error if bytes are left after the last one.
@@ -375,8 +387,7 @@ pub fn thinned(
         return Ok(proposals);
     };
     let thinned = thin(all_samples(&proposals, kernel)?, most);
-    let samples = encode_samples(&thinned);
-    let samples = memory::without_limit(|| Buffer::copy_of(&samples))?;
+    let samples = Buffer::copy_of(&encode_samples(&thinned))?;
     Ok(vec![(first, samples.into())])
 }
 
@@ -415,10 +426,11 @@ fn thin(samples: Vec<Sample<'_>>, most: usize) -> Vec<Sample<'_>> {
 /// deviation), and the samples of the children of a rank take less than 1 MB if records are small.
 fn most_united_samples(parts: usize, record_bytes: usize) -> usize {
     const MOST_BYTES: usize = 1 << 19;
-    let affordable = MOST_BYTES / (CutPoint::encoded_bytes(record_bytes) + 8);
+    let affordable = MOST_BYTES / sample_bytes(record_bytes);
+    let least = MOST_BYTES_OF_ALL / sample_bytes(record_bytes);
     (SAMPLES_PER_PART * parts)
         .max(2048)
-        .min(affordable.max(4 * parts))
+        .min(affordable.max(least.clamp(parts, 4 * parts)))
 }
 
 /// Decodes the samples of all proposals, in order.
@@ -446,13 +458,13 @@ fn in_order<'s>(samples: Vec<Sample<'s>>, kernel: &dyn Kernel) -> Vec<Sample<'s>
     order.into_iter().map(|at| samples[at].clone()).collect()
 }
 
-/// Returns the cuts between parts that get these shares of the records, one fewer than there are parts. A
+/// Returns the cuts between parts that get these shares of the records, one fewer than there are parts, at samples. A
 /// part without a share gets no records: its node has failed, and its executor must not get a second part.
-pub fn balanced(
-    proposals: &[(Node, Slice)],
+pub fn balanced<'p>(
+    proposals: &'p [(Node, Slice)],
     shares: &[usize],
     kernel: &dyn Kernel,
-) -> Result<Vec<Cut>> {
+) -> Result<Vec<Cut<&'p [u8]>>> {
     rounded(proposals, shares, None, kernel)
 }
 
@@ -461,12 +473,12 @@ pub const WHOLE: u32 = 1 << 16;
 
 /// Returns cuts as [`balanced`] does. `rounding`: a number below [`WHOLE`]; with numbers that are spread evenly over many
 /// calls, the sums of the shares are in proportion, although each cut is at a sample.
-pub fn rounded(
-    proposals: &[(Node, Slice)],
+pub fn rounded<'p>(
+    proposals: &'p [(Node, Slice)],
     shares: &[usize],
     rounding: Option<u32>,
     kernel: &dyn Kernel,
-) -> Result<Vec<Cut>> {
+) -> Result<Vec<Cut<&'p [u8]>>> {
     // If no node of the parts is fault-free, their executors are outside of the parts, which are then equal.
     let equal = vec![1; shares.len()];
     let shares = if shares.iter().all(|share| *share == 0) {
@@ -509,7 +521,7 @@ pub fn rounded(
             before += u128::from(sample.weight);
         }
         let next = samples.peek();
-        next.map_or(Cut::AllLower, |sample| Cut::At(sample.point.to_owned()))
+        next.map_or(Cut::AllLower, |sample| Cut::At(sample.point.clone()))
     });
     Ok(cuts.collect())
 }

@@ -9,7 +9,7 @@
 //! failures, except through the shares of the nodes.
 
 use super::hyperquicksort::split_at;
-use super::pivot::{self, Cut, CutPoint};
+use super::pivot::{self, Cut, CutPoint, Division};
 use super::{sorted, sorted_each};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
@@ -55,6 +55,13 @@ fn splitter_index(d: u32, round: u32, k: Node) -> usize {
 impl QuickMerge<'_> {
     fn nodes(&self) -> usize {
         1 << self.dimension
+    }
+
+    fn division(&self) -> Division {
+        Division {
+            nodes: self.nodes(),
+            parts: self.nodes(),
+        }
     }
 
     fn encode(&self, points: &[CutPoint]) -> Vec<u8> {
@@ -114,7 +121,7 @@ impl Algorithm for QuickMerge<'_> {
     fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
         let proposes = match self.splitters {
             Splitters::Sampled => {
-                let samples = pivot::sample(block, self.nodes(), self.kernel);
+                let samples = pivot::sample(block, self.division(), self.kernel);
                 return Ok(pivot::encode_samples(&samples));
             }
             Splitters::Root => at.node == subcube.root(),
@@ -145,21 +152,22 @@ impl Algorithm for QuickMerge<'_> {
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
     ) -> Result<Vec<u8>> {
-        let cuts = match self.splitters {
-            Splitters::Sampled => pivot::balanced(proposals, &subcube.shares(), self.kernel)?,
-            Splitters::Root | Splitters::Averaged => {
-                // If only the root has a list, the average is that list.
-                let lists = self.lists(proposals)?;
-                let indices = 0..self.nodes() - 1;
-                indices.map(|index| self.average(&lists, index)).collect()
-            }
-        };
-        Ok(Cut::encode_all(&cuts, self.kernel.record_bytes()))
+        let size = self.kernel.record_bytes();
+        if self.splitters == Splitters::Sampled {
+            let cuts = pivot::balanced(proposals, &subcube.shares(), self.kernel)?;
+            return Ok(Cut::encode_all(&cuts, size));
+        }
+        // If only the root has a list, the average is that list.
+        let lists = self.lists(proposals)?;
+        let indices = 0..self.nodes() - 1;
+        let cuts: Vec<Cut> = indices.map(|index| self.average(&lists, index)).collect();
+        Ok(Cut::encode_all(&cuts, size))
     }
 
     fn proposal_limit(&self, _round: u32) -> usize {
         let size = self.kernel.record_bytes();
-        pivot::samples_limit(self.nodes(), size).max(self.nodes() * CutPoint::encoded_bytes(size))
+        pivot::samples_limit(self.division(), size)
+            .max(self.nodes() * CutPoint::encoded_bytes(size))
     }
 
     fn decision_limit(&self, _round: u32) -> usize {

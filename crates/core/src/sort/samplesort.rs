@@ -14,7 +14,7 @@
 //! each record moves at most L times. Must never: depend on failures, except through the shares of the nodes.
 
 use super::key_bytes::KeyBytes;
-use super::pivot::{self, Cut};
+use super::pivot::{self, Cut, Division};
 use super::{sorted, sorted_each};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
@@ -64,6 +64,14 @@ impl Level {
         1 << (self.high - self.low)
     }
 
+    /// The division of the blocks of a subcube.
+    fn division(self) -> Division {
+        Division {
+            nodes: 1 << self.high,
+            parts: self.parts(),
+        }
+    }
+
     /// The part of its subcube that a node is in.
     fn part_of(self, node: Node) -> usize {
         (node.0 >> self.low) as usize & (self.parts() - 1)
@@ -102,10 +110,10 @@ impl Algorithm for SampleSort<'_> {
     }
 
     fn propose(&self, at: &RoundContext<'_>, _subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
-        let parts = self.level(at.round).parts();
+        let division = self.level(at.round).division();
         let samples = match self.levels {
-            1 if self.dimension <= FEW_DIMENSIONS => pivot::sample(block, parts, self.kernel),
-            _ => pivot::scattered_samples(block, (at.node, parts), self.kernel),
+            1 if self.dimension <= FEW_DIMENSIONS => pivot::sample(block, division, self.kernel),
+            _ => pivot::scattered_samples(block, (at.node, division), self.kernel),
         };
         Ok(self.key_bytes().of_samples(&samples))
     }
@@ -116,7 +124,7 @@ impl Algorithm for SampleSort<'_> {
         proposals: Vec<(Node, Slice)>,
     ) -> Result<Vec<(Node, Slice)>> {
         let keys = self.key_bytes();
-        let proposals = keys.whole_samples(proposals)?;
+        let proposals = keys.whole_samples(&proposals)?;
         let united = pivot::thinned(proposals, self.level(at.round).parts(), self.kernel)?;
         keys.of_whole_samples(united)
     }
@@ -135,13 +143,13 @@ impl Algorithm for SampleSort<'_> {
         };
         let parts: Vec<usize> = parts.map(share).collect();
         let keys = self.key_bytes();
-        let proposals = keys.whole_samples(proposals.to_vec())?;
+        let proposals = keys.whole_samples(proposals)?;
         let cuts = pivot::balanced(&proposals, &parts, self.kernel)?;
         Ok(keys.of_cuts(&cuts))
     }
 
     fn proposal_limit(&self, round: u32) -> usize {
-        let most = pivot::most_samples(self.level(round).parts(), self.kernel.record_bytes());
+        let most = pivot::most_samples(self.level(round).division(), self.kernel.record_bytes());
         most * self.key_bytes().sample_bytes()
     }
 
@@ -159,7 +167,8 @@ impl Algorithm for SampleSort<'_> {
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
         let level = self.level(at.round);
-        let cuts = self.key_bytes().cuts_between(at.decision, level.parts())?;
+        let cuts = self.key_bytes().whole_cuts(at.decision)?;
+        let cuts = Cut::read_between(&cuts, level.parts(), self.kernel.record_bytes())?;
         let mut give = Cut::divide_all(&cuts, block, self.kernel);
         let keep = give.remove(level.part_of(at.node));
         Ok(Split { keep, give })

@@ -397,7 +397,8 @@ proptest! {
         let numbers: Vec<i32> = (0..length as i32).collect();
         let mut block = block_of(0, &numbers);
         block.sorted = true;
-        let samples = pivot::sample(&block, 8, &*kernel);
+        let division = pivot::Division { nodes: 8, parts: 8 };
+        let samples = pivot::sample(&block, division, &*kernel);
         prop_assert_eq!(samples.len(), length.min((length / 16).clamp(8 * 24, 512)));
         prop_assert_eq!(samples.iter().map(|sample| sample.weight).sum::<u64>(), length as u64);
     }

@@ -10,12 +10,11 @@
 //! differently, so that the shares of all arrays together are in proportion, and the records of arrays with fewer records
 //! than nodes are spread over all nodes. A block of the result has one run for each array. Must never: compare records of two arrays, or move a record from one array to another.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::key_bytes::KeyBytes;
 use super::merge_and_place::{block_start, block_starts, encoded_cuts, total_records};
-use super::pivot::{self, Cut, WHOLE};
+use super::pivot::{self, Cut, Division, WHOLE};
 use super::{MergeAndPlace, SampleSort};
 use crate::block::{Block, Run};
 use crate::engine::{Algorithm, RoundContext, Split, Step, Subcube};
@@ -143,12 +142,19 @@ fn not_in_table() -> Error {
 /// The size of the length of an entry.
 const LENGTH_BYTES: usize = 4;
 
-/// Encodes a message that consists of one for each array: the length of each (u32), and then each.
-fn pack(messages: &[Vec<u8>]) -> Vec<u8> {
-    let lengths = messages.iter().map(|message| message.len() as u32);
-    let mut out: Vec<u8> = lengths.flat_map(u32::to_le_bytes).collect();
+/// Encodes a message that consists of one for each array: the length of each (u32), and then each. `Status::Memory` if one
+/// is longer than 4 GiB.
+fn pack(messages: &[Vec<u8>]) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    for message in messages {
+        let length = u32::try_from(message.len()).map_err(|_| {
+            let text = format!("the samples of an array take {} bytes", message.len());
+            Error::new(Status::Memory, text)
+        })?;
+        out.extend(length.to_le_bytes());
+    }
     messages.iter().for_each(|message| out.extend(message));
-    out
+    Ok(out)
 }
 
 /// Returns the range of each array's message in one that [`pack`] made for this number of arrays. There is an empty
@@ -246,7 +252,11 @@ impl SortMany<'_> {
     /// The number of samples of an array on a node that has `records` records of it and `total` records of all.
     fn samples(&self, records: usize, total: usize) -> usize {
         let proportional = records as u128 * SAMPLES as u128 / total.max(1) as u128;
-        let most = pivot::most_samples(self.nodes(), self.arrays.record_bytes);
+        let division = Division {
+            nodes: self.nodes(),
+            parts: self.nodes(),
+        };
+        let most = pivot::most_samples(division, self.arrays.record_bytes);
         records.min((proportional as usize).clamp(LEAST_SAMPLES.min(most), most))
     }
 
@@ -372,7 +382,7 @@ impl Algorithm for SortMany<'_> {
                 pivot::spaced_samples(&part, wanted, |_| spread(at.node.0 as usize), kernel);
             Ok(KeyBytes::of(kernel).of_samples(&samples))
         })?;
-        Ok(pack(&proposals))
+        pack(&proposals)
     }
 
     fn decide(
@@ -395,11 +405,11 @@ impl Algorithm for SortMany<'_> {
             let kernel = self.kernel(array);
             let rounding = Some(spread(array));
             let keys = KeyBytes::of(kernel);
-            let of_array = keys.whole_samples(of_array)?;
+            let of_array = keys.whole_samples(&of_array)?;
             let cuts = pivot::rounded(&of_array, &subcube.shares(), rounding, kernel)?;
             Ok(keys.of_cuts(&cuts))
         })?;
-        Ok(pack(&decisions))
+        pack(&decisions)
     }
 
     fn proposal_limit(&self, round: u32) -> usize {
@@ -441,11 +451,15 @@ impl Algorithm for SortMany<'_> {
         let mut parts = vec![Vec::new(); self.nodes()];
         self.for_each(at, block, |array, at, part| {
             let kernel = self.kernel(array);
+            let whole;
             let cuts = match at.round {
-                1 => Cow::from(KeyBytes::of(kernel).whole_cuts(at.decision)?),
-                _ => encoded_cuts(at.decision, self.nodes())?.into(),
+                1 => {
+                    whole = KeyBytes::of(kernel).whole_cuts(at.decision)?;
+                    &whole[..]
+                }
+                _ => encoded_cuts(at.decision, self.nodes())?,
             };
-            let cuts = Cut::read_between(&cuts, self.nodes(), kernel.record_bytes())?;
+            let cuts = Cut::read_between(cuts, self.nodes(), kernel.record_bytes())?;
             for run in part.runs {
                 Cut::divide_run_at_all(&cuts, run, &mut parts, kernel);
             }

@@ -164,14 +164,14 @@ proptest! {
         bytes in prop::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..60),
         arrays in 1_usize..9,
     ) {
-        let packed = pack(&messages);
+        let packed = pack(&messages).unwrap();
         let ranges = unpack(&packed, messages.len()).unwrap();
         let back: Vec<Vec<u8>> = ranges.into_iter().map(|range| packed[range].to_vec()).collect();
         prop_assert_eq!(&back, &messages);
         prop_assert!(unpack(&packed[..packed.len() - 1], messages.len()).is_err());
         if let Ok(ranges) = unpack(&bytes, arrays) {
             let parts: Vec<Vec<u8>> = ranges.into_iter().map(|range| bytes[range].to_vec()).collect();
-            prop_assert!(bytes.is_empty() || pack(&parts) == bytes);
+            prop_assert!(bytes.is_empty() || pack(&parts).unwrap() == bytes);
         }
     }
 }
@@ -186,7 +186,7 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
     });
     prop_oneof![
         prop::collection::vec(any::<u8>(), 0..100),
-        prop::collection::vec(of_array, 2..4).prop_map(|messages| pack(&messages)),
+        prop::collection::vec(of_array, 2..4).prop_map(|messages| pack(&messages).unwrap()),
     ]
 }
 
