@@ -1,5 +1,8 @@
 //! Inputs that are protected before they are sorted: sorts in other orders, updates, and changed data.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use super::exclusions::start_monitor;
 use super::named::World;
 use super::parity::with_parity;
@@ -10,7 +13,7 @@ use super::{
 };
 use ftsort_core::faults::Plan;
 use ftsort_core::group::protected::Order;
-use ftsort_core::group::{DataChecks, Group, GroupConfig, Services, SortInput};
+use ftsort_core::group::{DataChecks, Group, GroupConfig, ProtectedInput, Services, SortInput};
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule, Shape};
@@ -159,8 +162,45 @@ fn an_input_is_intact_although_the_sorted_copy_of_it_changes() {
     assert!(with_mutant.contains(&false));
 }
 
+/// Each rank's protected input of a group that has ended.
+fn inputs_of_another_group() -> Rc<RefCell<Vec<Option<ProtectedInput>>>> {
+    let inputs: Rc<RefCell<Vec<_>>> = Rc::new(RefCell::new(vec![None, None]));
+    let kept = Rc::clone(&inputs);
+    let outcomes = play(2, 1, move |rank, transport, _| {
+        let services = Services {
+            nonce: 77 + u64::from(rank.0),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, GroupConfig::default(), services)?;
+        let input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        kept.borrow_mut()[rank.index()] = Some(input);
+        Ok(())
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Ok); 2]);
+    inputs
+}
+
 #[test]
-fn different_inputs_and_inputs_of_other_groups_are_not_replaced() {
+fn inputs_of_other_groups_are_refused() {
+    let inputs = inputs_of_another_group();
+    let outcomes = play_group(2, 1, GroupConfig::default(), "", move |rank, group| {
+        let mut input = inputs.borrow_mut()[rank.index()].take().expect("an input");
+        let updated = group.update(&mut input, bytemuck::cast_slice(&keys(rank)));
+        let order = ordered_by(0);
+        let orders = [None, Some(order)];
+        let sorted = orders.map(|order| group.sort_protected(&mut input, order).map(drop));
+        for refused in sorted.into_iter().chain([updated]) {
+            let refused = refusal(refused)?;
+            assert_eq!(refused.status, Status::Argument);
+            assert!(refused.text.contains("another group"), "{refused}");
+        }
+        Ok(parts(&group.sort_keys(&keys(rank))?))
+    });
+    assert_eq!(joined(outcomes), all_keys(2));
+}
+
+#[test]
+fn different_inputs_are_not_replaced() {
     let outcomes = play_group(2, 1, GroupConfig::default(), "", |rank, group| {
         let mut one = group.protect(SortInput::of_keys(&keys(rank)))?;
         let mut other = group.protect(SortInput::of_keys(&keys(rank)))?;

@@ -53,6 +53,39 @@ fn a_commit_after_a_failure_moves_the_states() {
     }
 }
 
+/// Puts the first states, and lets another call find a failure before they are committed. Returns whether the commit fails.
+fn first_commit_sees_a_failure_before(seed: u64) -> bool {
+    let outcomes = play_group(3, seed, GroupConfig::default(), "2@1", |rank, group| {
+        let known = group.members().faulty().len();
+        group.put_state(rank.home(), &[rank.0 as u8])?;
+        group.inject(1)?;
+        let (_, found) = group.agree(1)?;
+        let committed = group.commit_states(true)?;
+        let state = group.state(rank.home())?.map(<[u8]>::to_vec);
+        // The next round can be committed.
+        assert!(group.commit_states(true)?);
+        Ok((known, found, committed, state))
+    });
+    let is_right = |outcome: Result<_>| outcome.unwrap() == (0, 1, false, None);
+    outcomes.into_iter().flatten().all(is_right)
+}
+
+#[test]
+fn the_first_commit_fails_after_a_failure_that_another_call_has_found() {
+    // In others the failure is found in the creation.
+    let seeds: Vec<u64> = SEEDS
+        .filter(|seed| first_commit_sees_a_failure_before(*seed))
+        .collect();
+    assert!(!seeds.is_empty());
+    let mutant = Mutant::CallerRoundSpansFailure;
+    let are_right = with_mutant(mutant, || {
+        seeds
+            .iter()
+            .any(|seed| first_commit_sees_a_failure_before(*seed))
+    });
+    assert!(!are_right);
+}
+
 /// A rank fails at each of its steps while all ranks leave. Returns the first run in which a survivor leaves as if no rank had
 /// failed, although an agreement has told it of the failure.
 fn left_despite_a_failure(seed: u64) -> Option<String> {
