@@ -205,6 +205,7 @@ impl NamedStates {
         let draft = self.draft(group);
         self.begin_change(&draft, &[], group)?;
         let removed = self.files.remove(&self.file);
+        let _ = self.files.remove(&draft);
         self.remove_drafts();
         match removed {
             Err(error) if error.kind() != ErrorKind::NotFound => {

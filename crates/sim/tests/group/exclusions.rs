@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
+use super::monitors::NoDatagrams;
 use super::redundancy::{fail_in, whole};
-use super::refusals::NoDatagrams;
 use super::{SEEDS, SimGroup, all_keys, joined, keys, parts, play_group, with_mutant};
 use ftsort_core::group::protected::Order;
 use ftsort_core::group::{Clocks, GroupConfig, MonitorConfig, MonitorMode, SortInput, Sorted};

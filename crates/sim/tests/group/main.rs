@@ -9,6 +9,7 @@ mod external;
 mod gathered;
 mod jobs;
 mod lists;
+mod monitors;
 mod named;
 mod observer;
 mod options;

@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::collectives::Sum;
+use super::monitors::{NoDatagrams, StoppedClocks};
 use super::redundancy::fail_in;
 use super::{SimGroup, keys, play, play_group, services, statuses, transport_with};
 use ftsort_core::faults::Plan;
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::{
-    Clocks, Datagrams, Group, GroupConfig, HostBudget, MergeOperation, MonitorConfig, MonitorMode,
-    Services, SortInput, StoreChoice, TreeMerge, TreeOptions, Verification,
+    Group, GroupConfig, HostBudget, MergeOperation, MonitorConfig, MonitorMode, Services,
+    SortInput, StoreChoice, TreeMerge, TreeOptions, Verification,
 };
 use ftsort_core::members::Rank;
 use ftsort_core::query::groups::Aggregate;
@@ -81,7 +82,7 @@ fn play_limited(
 }
 
 /// Sorts a few keys after the call with this result, which it returns.
-fn used_again<R>(group: &mut SimGroup<'_>, result: Result<R>) -> Result<()> {
+pub fn used_again<R>(group: &mut SimGroup<'_>, result: Result<R>) -> Result<()> {
     let total = group.sort_keys(&[3, 1, 2])?.total();
     assert_eq!(total, 3 * group.members().survivors().count() as u64);
     result.map(drop)
@@ -466,96 +467,6 @@ fn a_rank_without_memory_for_a_message_leaves_the_others_with_an_error() {
         }
         assert!(left > 50 / step, "{left} of {allocations}");
     }
-}
-
-pub struct NoDatagrams;
-
-impl Datagrams for NoDatagrams {
-    fn now(&self) -> f64 {
-        0.0
-    }
-
-    fn send(&mut self, _to: Rank, _message: Vec<u8>) -> Result<()> {
-        Ok(())
-    }
-
-    fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
-        Ok(None)
-    }
-}
-
-struct StoppedClocks;
-
-impl Clocks for StoppedClocks {
-    fn processor_seconds(&self) -> f64 {
-        0.0
-    }
-
-    fn seconds(&self) -> f64 {
-        0.0
-    }
-}
-
-/// Starts a monitor in the background. `opens` and `serves`: whether that succeeds on this rank.
-fn start_monitor(group: &mut SimGroup<'_>, opens: bool, serves: bool) -> Result<()> {
-    let refused = |done: bool| {
-        let error = || Error::new(Status::Memory, "no thread");
-        done.then_some(()).ok_or_else(error)
-    };
-    let config = MonitorConfig {
-        mode: MonitorMode::Background,
-        ..MonitorConfig::default()
-    };
-    let started = group.start_monitor(
-        Ok(config),
-        Ok(true),
-        None,
-        Box::new(StoppedClocks),
-        |_, _| refused(opens).map(|()| NoDatagrams),
-        |_, _| refused(serves),
-    );
-    started.map(drop)
-}
-
-#[test]
-fn a_monitor_that_cannot_start_on_one_rank_starts_on_none() {
-    for (seed, opens) in SEEDS.zip([true, false].into_iter().cycle()) {
-        let outcomes = play_group(3, seed, GroupConfig::default(), "", move |rank, group| {
-            let fine = rank != Rank(1);
-            let refused = start_monitor(group, fine || opens, fine || !opens);
-            // No rank has a monitor, so that all can start one.
-            start_monitor(group, true, true)?;
-            group.stop_monitor()?;
-            used_again(group, refused)
-        });
-        assert_eq!(statuses(&outcomes), [Some(Status::Memory); 3]);
-    }
-}
-
-#[test]
-fn monitor_options_that_cannot_be_used_are_refused() {
-    let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
-        let mut config = MonitorConfig {
-            mode: MonitorMode::Foreground,
-            ..MonitorConfig::default()
-        };
-        if rank == Rank(1) {
-            config.options.interval = f64::NAN;
-        }
-        let open = |_: &_, _| Ok(NoDatagrams);
-        let clocks = Box::new(StoppedClocks);
-        let started = group.start_monitor(Ok(config), Ok(true), None, clocks, open, |_, _| Ok(()));
-        if let Err(error) = &started {
-            let is_named = error.text.starts_with("options.interval is NaN;");
-            assert_eq!(is_named, rank == Rank(1), "{error}");
-        }
-        start_monitor(group, true, true)?;
-        group.stop_monitor()?;
-        used_again(group, started)
-    });
-    use Status::{Argument, PeerArgument};
-    let expected = [PeerArgument, Argument, PeerArgument].map(Some);
-    assert_eq!(statuses(&outcomes), expected);
 }
 
 /// Recovers the order of records after a failure, while an action is refused, and gathers it. Returns whether the recovery was
