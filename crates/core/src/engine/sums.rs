@@ -11,6 +11,7 @@ use crate::transport::Flow;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::erasure::add_scaled;
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory;
 
 /// One of the summands: bytes that count as continued by zeroes.
 pub(super) struct Term {
@@ -72,7 +73,14 @@ impl Engine<'_> {
                             add_scaled(&mut made[start..end], &piece[start..end], term.factor);
                         }
                     } else if term.from == me {
-                        let piece = term.piece.as_ref().ok_or_else(missing)?.part(start..end);
+                        let piece = match &term.piece {
+                            Some(piece) => piece.part(start..end),
+                            // The others wait for it before they learn of the error.
+                            None if error.is_some() => {
+                                memory::for_messages(|| Buffer::zeroed(end - start))?.into()
+                            }
+                            None => return Err(missing()),
+                        };
                         self.stats.bytes_sent += piece.len() as u64;
                         self.emit_message(me, sum.to, piece.len());
                         self.transport.send(sum.to, piece)?;

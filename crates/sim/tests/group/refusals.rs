@@ -10,8 +10,8 @@ use super::{SimGroup, keys, play, play_group, services, statuses, transport_with
 use ftsort_core::faults::Plan;
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::{
-    Group, GroupConfig, HostBudget, MergeOperation, MonitorConfig, MonitorMode, Services,
-    SortInput, StoreChoice, TreeMerge, TreeOptions, Verification,
+    Group, GroupConfig, HostBudget, MergeOperation, MonitorConfig, MonitorMode, ParityShape,
+    Services, SortInput, StoreChoice, TreeMerge, TreeOptions, Verification,
 };
 use ftsort_core::members::Rank;
 use ftsort_core::query::groups::Aggregate;
@@ -391,7 +391,11 @@ fn every_refusal_in_every_collective_call_is_agreed_on() {
 
 /// Makes every call on 4 ranks, of which rank 1 fails in the first sort, or on 3 ranks, while the system refuses memory to
 /// the last rank that is exempt from limits. Returns the statuses of the survivors, and the number of such allocations.
-fn calls_without_memory(fails: bool, refused: Range<u32>) -> (Vec<Vec<Status>>, u32) {
+fn calls_without_memory(
+    (fails, store): (bool, &StoreChoice),
+    refused: Range<u32>,
+) -> (Vec<Vec<Status>>, u32) {
+    let store = store.clone();
     let ranks = if fails { 4 } else { 3 };
     let budget = MemoryBudget::new();
     budget.refuse_exempt(refused.clone());
@@ -408,6 +412,7 @@ fn calls_without_memory(fails: bool, refused: Range<u32>) -> (Vec<Vec<Status>>, 
         let rounds = Method::HyperQuickSort(PivotRule::Sampled);
         let config = GroupConfig {
             method: fails.then_some(rounds),
+            store: store.clone(),
             failures: Plan::parse(if fails { "1@1.send" } else { "" }).expect("a schedule"),
             ..GroupConfig::default()
         };
@@ -452,15 +457,17 @@ fn is_told(statuses: &[Vec<Status>]) -> bool {
 
 #[test]
 fn a_rank_without_memory_for_a_message_leaves_the_others_with_an_error() {
-    for fails in [false, true] {
-        let (fine, allocations) = calls_without_memory(fails, 0..0);
+    let memory = StoreChoice::Memory(1);
+    let parity = StoreChoice::Parity(ParityShape::new(1, 8).expect("a shape"));
+    for (fails, store) in [(false, &memory), (true, &memory), (true, &parity)] {
+        let (fine, allocations) = calls_without_memory((fails, store), 0..0);
         assert_eq!(fine.len(), 3);
         assert!(is_told(&fine) && allocations > 100, "{allocations}");
         let mut left = 0;
         let step = sized(3, 1);
         for first in (1..=allocations).step_by(step) {
             for end in [first + 1, u32::MAX] {
-                let (statuses, _) = calls_without_memory(fails, first..end);
+                let (statuses, _) = calls_without_memory((fails, store), first..end);
                 assert!(is_told(&statuses), "{fails} {first} {end}: {statuses:?}");
                 left += usize::from(statuses[2].contains(&Status::Mpi));
             }
