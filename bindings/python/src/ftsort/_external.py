@@ -133,8 +133,9 @@ class ExternalSorts(Calls):
                 if resume:
                     raise ArgumentError("resume is true, but a sort with compare cannot be resumed: a later job cannot"
                                         " know whether its function is the same")
-                unchecked = _Unchecked(written, int(output_parts), bool(sync))
+                unchecked = _Unchecked(written, int(output_parts), names, bool(sync))
                 unchecked.check(names)
+                sync = unchecked.is_synced
                 written += _UNCHECKED
             files = _native.External(
                 struct_size=ctypes.sizeof(_native.External), sources=_array(names), source_count=len(names),
@@ -155,13 +156,17 @@ class _Unchecked:
     its output must not replace another file, which may be the source.
     """
 
-    def __init__(self, output: bytes, parts: int, is_synced: bool) -> None:
-        self._has_parts, self._is_synced = parts > 0, is_synced
+    def __init__(self, output: bytes, parts: int, sources: List[bytes], is_synced: bool) -> None:
+        self._has_parts = parts > 0
         #: From this state of an earlier sort a later call would take the output for that of that sort.
         self._state = output + b".ftsort"
         ends = [b".%05d" % part for part in range(parts)] or [b""]
         #: The name of each file before and after the agreement.
         self._names = [(output + _UNCHECKED + end, output + end) for end in ends]
+        # After a loss of power there must be the source or the whole output.
+        replaced = {_place(name) for _, name in self._names}
+        places = {_place(path) for source in sources for path in (source, os.path.realpath(source))}
+        self.is_synced = is_synced or not replaced.isdisjoint(places)
 
     def check(self, sources: List[bytes]) -> None:
         """Raises ArgumentError for an output that is no file, and for sources that would be replaced too early."""
@@ -189,7 +194,7 @@ class _Unchecked:
             except FileNotFoundError:
                 if not os.path.exists(name):
                     raise
-        if self._is_synced:
+        if self.is_synced:
             sync_directory(self._names[0][1])
 
     def discard(self) -> None:

@@ -147,6 +147,16 @@ def test_outputs_and_sources_that_a_sort_with_a_comparator_refuses(group, shared
     assert sorted(os.listdir(shared_path)) == sorted([*names, "link", "pipe"])
 
 
+def test_an_output_that_replaces_its_source_is_synced(group, shared_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("ftsort._external.sync_directory", synced.append)
+    source = write(f"{shared_path}/in", np.arange(50.0))
+    group.external_sort(source, f"{shared_path}/out", "f8", compare=reverse)
+    assert synced == []
+    group.external_sort(source, source, "f8", compare=reverse)
+    assert synced == [os.fsencode(source)]
+
+
 def test_wrong_arguments(group, shared_path):
     source = write(f"{shared_path}/in", np.arange(5.0))
     culprit = RANK == SIZE - 1
