@@ -449,7 +449,7 @@ void ftsort_free(ftsort *group);
  * C streams and calls _exit, without MPI_Finalize and atexit handlers. A zero exit status of mpirun proves nothing.
  *
  * \param group      a group, even an unusable one, or a group of ftsort_group_of
- * \param exit_code  the exit status of the process
+ * \param exit_code  the exit status of the process. Not 0 on several ranks, it can hang mpirun
  * \return only on an error: FTSORT_ERR_ARGUMENT for NULL; FTSORT_ERR_STATE if MPI is finalised already, and in a
  *         callback of the group
  */

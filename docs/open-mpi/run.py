@@ -81,6 +81,8 @@ CASES = {
     "exit-all-killed": Case("exit_status", 4, {}, ("all",)),
     "exit-half-killed": Case("exit_status", 4, {}, ("half",)),
     "exit-half-killed-3": Case("exit_status", 4, {}, ("code",)),
+    "exit-all-3": Case("exit_status", 8, {}, ("fail",)),
+    "exit-one-3": Case("exit_status", 8, {}, ("one",)),
     "start": Case("start", 4),
 }
 
