@@ -106,16 +106,18 @@ impl DatagramChannel {
         Ok(())
     }
 
-    /// Returns a message that has arrived and its sender, if there is one. Looks at all peers, because replies that it
-    /// finds late make their senders look slow; the threads with groups that wait for their turn go in between.
+    /// Returns a message that has arrived and its sender, if there is one. Looks at one peer only while a group waits for
+    /// its turn.
     pub fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
-        for _ in 0..self.peers.len() {
+        for looked in 0..self.peers.len() {
+            if looked > 0 && turn::is_awaited() {
+                break;
+            }
             let index = self.next;
             self.next = (index + 1) % self.peers.len();
             let Some((request, buffer)) = self.peers[index].awaited else {
                 continue;
             };
-            turn::give_way();
             let turn = turn::take_as_monitor()?;
             let look = self.requests.test(request)?;
             drop(turn);

@@ -22,10 +22,6 @@ static CREATED: Condvar = Condvar::new();
 /// at many requests one after the other, so monitors let these threads go first.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of times that a monitor leaves its processor to others before it takes its turn among the waiting threads. A
-/// thread that is woken for its turn needs some ten microseconds, and a yield takes less than one.
-const MOST_YIELDS: u32 = 200;
-
 /// Ends a turn when dropped.
 pub type Turn = MutexGuard<'static, usize>;
 
@@ -101,15 +97,9 @@ fn lock() -> Turn {
     CREATORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets the threads with groups go first that wait for their turn. For a while only: with several such threads there may
-/// always be one that waits, and a monitor that never looks for messages takes all other ranks for slow.
-pub fn give_way() {
-    for _ in 0..MOST_YIELDS {
-        if WAITING.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        thread::yield_now();
-    }
+/// Whether a thread with a group waits for its turn.
+pub fn is_awaited() -> bool {
+    WAITING.load(Ordering::Relaxed) > 0
 }
 
 /// The creation of a communicator.
@@ -127,28 +117,5 @@ impl Drop for Creation {
     fn drop(&mut self) {
         *lock() -= 1;
         CREATED.notify_all();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The monitor goes on although a thread with a group always waits, and that thread gets its turn.
-    #[test]
-    fn a_monitor_gives_way_for_a_while() {
-        give_way();
-        let turn = take();
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| drop(take()));
-            while WAITING.load(Ordering::Relaxed) == 0 {
-                thread::yield_now();
-            }
-            give_way();
-            assert_eq!(WAITING.load(Ordering::Relaxed), 1);
-            drop(turn);
-            waiting.join().expect("the thread gets its turn");
-        });
-        assert_eq!(WAITING.load(Ordering::Relaxed), 0);
     }
 }
