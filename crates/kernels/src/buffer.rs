@@ -109,11 +109,12 @@ impl Buffer {
     fn new(len: usize, fill: Fill, added: usize) -> Result<Buffer> {
         let budget = MemoryBudget::current();
         budget.check(added)?;
-        // The bytes behind the last one are there too, as a mapping has no more bytes than it is asked for.
-        let capacity = len.checked_next_multiple_of(ALIGNMENT);
-        let storage = capacity.and_then(|capacity| Some((Storage::new(capacity, fill)?, capacity)));
-        let (storage, capacity) = storage
-            .ok_or_else(|| Error::new(Status::Memory, format!("cannot allocate {len} bytes")))?;
+        let refused = || Error::new(Status::Memory, format!("cannot allocate {len} bytes"));
+        // A mapping has no more bytes than it is asked for.
+        let capacity = len
+            .checked_next_multiple_of(ALIGNMENT)
+            .ok_or_else(refused)?;
+        let storage = Storage::new(capacity, fill).ok_or_else(refused)?;
         let mut buffer = Buffer {
             storage,
             len,
@@ -411,7 +412,7 @@ mod tests {
         }
     }
 
-    /// The capacity of a buffer of pages is not that of its memory.
+    /// A mapping has no more bytes than it is asked for.
     #[test]
     fn bytes_are_appended_up_to_the_capacity() {
         for len in [1, 63, 600_001, (2 << 20) - 1, (2 << 20) + 5, (7 << 20) + 1] {

@@ -360,11 +360,13 @@ impl Engine<'_> {
                 ));
             }
             // The payload of a header is not aligned for records.
-            let records = memory::without_limit(|| Buffer::copy_of(rest));
-            let records = records.map_err(|refused| error.get_or_insert(refused));
-            return Ok(records
-                .ok()
-                .map(|records| (header, Awaited::Enclosed(records.into()))));
+            return match memory::without_limit(|| Buffer::copy_of(rest)) {
+                Ok(records) => Ok(Some((header, Awaited::Enclosed(records.into())))),
+                Err(refused) => {
+                    error.get_or_insert(refused);
+                    Ok(None)
+                }
+            };
         }
         let sizes: Vec<usize> = header.runs.iter().map(|(_, _, bytes)| *bytes).collect();
         let mut awaited = Vec::new();

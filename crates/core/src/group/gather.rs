@@ -36,17 +36,16 @@ impl<T: Transport> Group<T> {
         self.call_with_limit(|group| {
             let checked = arguments.and_then(|(options, result)| {
                 options.request.check(&group.members)?;
-                let sink = options.request.sink;
-                match sink.filter(|sink| group.members.is_idle_spare(*sink)) {
+                if let Some(sink) = options.request.sink
+                    && group.members.is_idle_spare(sink)
+                {
                     // It would take its node over from another rank that has received records.
-                    Some(sink) => Err(Error::new(
-                        Status::Argument,
-                        format!(
-                            "options.sink is {sink}, an idle spare: pass a rank that has a node"
-                        ),
-                    )),
-                    None => Ok((options, result)),
+                    let text = format!(
+                        "options.sink is {sink}, an idle spare: pass a rank that has a node"
+                    );
+                    return Err(Error::new(Status::Argument, text));
                 }
+                Ok((options, result))
             });
             let (arguments, options) = match checked {
                 Ok((options, result)) => (Ok(result), Ok(options)),

@@ -315,9 +315,8 @@ impl<T: Transport> Group<T> {
                         let text = "the stored states have no name: call ftsort_store_open first";
                         return Err(Error::new(Status::State, text));
                     }
-                    let prepared = Prepared::new(input, &group.threads)?;
-                    prepared.layout.check_known_order()?;
-                    Ok(prepared)
+                    input.layout.check_known_order()?;
+                    Prepared::new(input, &group.threads)
                 });
                 let prepared = group.agree_on_input(prepared)?;
                 group.sort_or_find((start, idle), prepared)

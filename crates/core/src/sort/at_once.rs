@@ -16,12 +16,16 @@ use ftsort_kernels::kernel::Kernel;
 /// Inputs of at most this many bytes together are merged as a whole, which is faster than to look for cuts before.
 const MERGED_WHOLE: usize = 8 << 10;
 
-/// The least number of samples divided by the numbers of nodes and runs. A sample is off by at most half of the records that
-/// it stands for in each run, which is 5 % of a node's share in all runs together, and mostly much less.
+/// The number of samples divided by the numbers of nodes and runs. A sample is off by at most half of the records that it
+/// stands for in each run, which is 5 % of a node's share in all runs together, and mostly much less.
 const SAMPLES_PER_NODE_AND_RUN: usize = 10;
 
-/// A bound is exact if a sample is off by more than this part of a node's share. A block has two ends.
+/// A bound is off by at most this part of a node's share. A block has two ends.
 const TOLERANCE: usize = 50;
+
+/// How many samples are tried for a bound. The second one is chosen by the number of records before the first one, and is
+/// off by less than the records that a sample stands for, unless many keys are equal.
+const ATTEMPTS: usize = 2;
 
 /// Returns the blocks of `nodes` in a sort of all inputs, which are sorted. The decisions are those of sample sort with
 /// cuts that give each node its share, and of the layout of the result.
@@ -102,18 +106,7 @@ impl Bounds {
             } else if target == total {
                 numbers.extend(counts.clone());
             } else {
-                let place = numbers.len();
-                push_bound_near(
-                    kernel,
-                    runs,
-                    samples.near(target, size),
-                    target,
-                    &mut numbers,
-                );
-                let found: usize = numbers[place..].iter().sum();
-                if found.abs_diff(target) > tolerance {
-                    numbers[place..].copy_from_slice(&kernel.select(runs, target));
-                }
+                push_bound(kernel, runs, samples, (target, tolerance), &mut numbers);
             }
             last = target;
         }
@@ -147,7 +140,7 @@ impl Samples {
         let size = kernel.record_bytes();
         let bytes: usize = runs.iter().map(|run| run.len()).sum();
         let most = SAMPLES_PER_NODE_AND_RUN * nodes * runs.len();
-        let weight = bytes / size / most.max(1);
+        let weight = (bytes / size).div_ceil(most.max(1));
         if bytes <= MERGED_WHOLE || weight <= 1 {
             let mut sorted = Buffer::unset(bytes)?;
             kernel.merge(runs, &mut sorted)?;
@@ -171,6 +164,30 @@ impl Samples {
         let start = (records / self.weight * record_bytes).min(last);
         &self.sorted[start..start + record_bytes]
     }
+}
+
+/// Appends to `numbers` how many records of each run are before a place that has `target` records before it, with an error of
+/// at most `tolerance`.
+fn push_bound(
+    kernel: &dyn Kernel,
+    runs: &[&[u8]],
+    samples: &Samples,
+    (target, tolerance): (usize, usize),
+    numbers: &mut Vec<usize>,
+) {
+    let start = numbers.len();
+    let mut wanted = target;
+    for _ in 0..ATTEMPTS {
+        let sample = samples.near(wanted, kernel.record_bytes());
+        push_bound_near(kernel, runs, sample, target, numbers);
+        let found: usize = numbers[start..].iter().sum();
+        if found.abs_diff(target) <= tolerance {
+            return;
+        }
+        numbers.truncate(start);
+        wanted = (wanted + target).saturating_sub(found);
+    }
+    numbers.extend(kernel.select(runs, target));
 }
 
 /// Appends to `numbers` how many records of each run are before the place between records with the key of `record`, or

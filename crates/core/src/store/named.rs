@@ -43,7 +43,7 @@ pub struct StatesManifest {
     pub version_id: VersionId,
     /// The number of nodes of the hypercube.
     pub nodes: u64,
-    /// The number of changes of the manifest up to this one.
+    /// The number of changes of the manifest up to this one, which [`NamedStates::write`] sets.
     pub change: u64,
     /// Groups of ended jobs that may have left files.
     pub left: Vec<u64>,

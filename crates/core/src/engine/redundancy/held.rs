@@ -65,11 +65,14 @@ impl HeldInputs {
         jobs: &mut dyn Store,
         result: Result<R>,
     ) -> Result<R> {
-        let is_apart = matches!(&result, Err(error) if error.status.sets_apart());
-        let is_over = match is_apart {
-            true => Ok(false),
-            false if mutant(Mutant::RemovedWithoutAgreement) => Ok(true),
-            false => engine.is_over(&*self.store),
+        if matches!(&result, Err(error) if error.status.sets_apart()) {
+            self.store.set_apart();
+            return result;
+        }
+        let is_over = if mutant(Mutant::RemovedWithoutAgreement) {
+            Ok(true)
+        } else {
+            engine.is_over(&*self.store)
         };
         match is_over {
             Ok(true) => {
@@ -78,10 +81,13 @@ impl HeldInputs {
                     jobs.sweep();
                 }
             }
-            Ok(false) if !is_apart => self.store.leave(),
-            _ => self.store.set_apart(),
+            Ok(false) => self.store.leave(),
+            Err(error) => {
+                self.store.set_apart();
+                return Err(error);
+            }
         }
-        is_over.and(result)
+        result
     }
 
     /// Continues without the inputs of these ranks, which are lost.

@@ -68,24 +68,18 @@ impl ExternalJob {
         let name = manifest_name(self.output.name());
         let draft = draft_name(&name);
         let bytes = self.manifest.encode();
-        let files = &mut self.files.places.output;
-        let failed = |files: &dyn Files, name, error| refusal("write", files, name, &error);
-        match files.remove(&draft) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(refusal("remove", &**files, &draft, &error));
-            }
-            _ => {}
-        }
+        let files = &mut *self.files.places.output;
+        ensure_removed(files, &draft)?;
         files
             .write_draft(&draft, &[&bytes])
-            .map_err(|error| failed(&**files, &draft, error))?;
+            .map_err(|error| refusal("write", files, &draft, &error))?;
         // After a change of the directory a client of a network file system sees names as they are.
         self.check_writer()
             .inspect_err(|_| self.remove_manifest_draft())?;
-        let files = &mut self.files.places.output;
+        let files = &mut *self.files.places.output;
         files
             .name_draft(&draft, &name)
-            .map_err(|error| failed(&**files, &name, error))
+            .map_err(|error| refusal("write", files, &name, &error))
     }
 
     /// `Status::Store` if the manifest is that of another job, or was removed by one.
@@ -117,7 +111,7 @@ impl ExternalJob {
     /// Gives the files of the output their names, if another rank has not done so. Then the manifest of a sort that may
     /// be resumed states that the sort is finished.
     pub fn finish_output(&mut self) -> Result<()> {
-        // Another job may write the files of these names.
+        // The names are not given to files of another job.
         self.write_manifest()?;
         self.name_output()?;
         self.manifest.is_finished = true;
@@ -199,14 +193,19 @@ pub(super) fn remove_drafts(files: &mut dyn Files, output: &OutputParts) -> Resu
     let manifest = manifest_name(output.name());
     let drafts = output.all().map(|part| output.draft_of(part));
     for name in drafts.chain([draft_name(&manifest), manifest]) {
-        match files.remove(&name) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(refusal("remove", files, &name, &error));
-            }
-            _ => {}
-        }
+        ensure_removed(files, &name)?;
     }
     Ok(())
+}
+
+/// Removes a file, unless there is none.
+fn ensure_removed(files: &mut dyn Files, name: &str) -> Result<()> {
+    match files.remove(name) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(refusal("remove", files, name, &error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `Status::Argument` if the sort would overwrite or remove a file of its source before the output is complete.

@@ -86,22 +86,16 @@ fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, depth_lim
     }
 }
 
-/// The smallest number of words that are divided among threads is above this.
+/// The number of words up to which one thread sorts alone.
 pub const LEAST_OF_THREAD: usize = 1 << 16;
 
 /// Divides words until there are enough parts for the threads of the pool that the caller's thread belongs to, and
 /// sorts each part with `sort`.
 pub fn sort_on_threads<W: Word>(words: &mut [W], sign: Sign, sort: &(dyn Fn(&mut [W]) + Sync)) {
-    let least = words.len() / (TASKS_PER_THREAD * current_threads());
+    let share = words.len() / (TASKS_PER_THREAD * current_threads());
+    let least = share.max(LEAST_OF_THREAD);
     let depth_limit = depth_limit(words.len());
-    sort_parts_at(
-        level(),
-        words,
-        sign,
-        least.max(LEAST_OF_THREAD),
-        depth_limit,
-        sort,
-    );
+    sort_parts_at(level(), words, sign, least, depth_limit, sort);
 }
 
 /// Sorts both parts of divided words at the same time, until a part has at most `least` words.
