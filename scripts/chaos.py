@@ -204,7 +204,8 @@ class Chaos:
                    f"{window:.3f}", "--runs", 1]
         last = {rank: found.began[-1:] for rank, found in steps.items()}
         text = "\n".join([f"seed={seed} N={ranks}: {shlex.join(map(str, command))}", *problems,
-                          f"killed: {kills}", f"last steps: {last}", run.output, run.stacks])
+                          f"killed: {kills}; the latest signal was {sender.late:.1f} s late", f"last steps: {last}",
+                          run.output, run.stacks])
         return "hang" if run.hung else "wrong", kills, others, text
 
 

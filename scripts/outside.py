@@ -43,15 +43,28 @@ def is_running(pid, program):
         return False
 
 
+def run_before_others():
+    """Lets this thread run before all ordinary threads of the machine, where the user may do so; its children do not.
+
+    Waiting ranks occupy all processors, and a late SIGCONT keeps a rank stopped for longer than planned. Linux 6.18 left a
+    thread without a processor for up to 62 seconds although its nice value was -20.
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    except PermissionError:
+        pass
+
+
 class Sender:
     """Reads the output of a run, and sends the signals of a plan from its announced start on.
 
-    `sent` has (seconds, rank, signal) of each signal that was sent, in seconds after the start.
+    `sent` has (seconds, rank, signal) of each signal that was sent, in seconds after the start. `late`: by how many seconds
+    the latest of them missed its instant.
     """
 
     def __init__(self, program, plan):
         self.program, self.plan = program, sorted(plan, key=lambda step: step[0])
-        self.start, self.pids, self.sent = None, [], []
+        self.start, self.pids, self.sent, self.late = None, [], [], 0.0
         self.over, self.thread = threading.Event(), None
 
     def read(self, line):
@@ -67,11 +80,7 @@ class Sender:
         yield from self.plan
 
     def send(self):
-        try:
-            # Waiting ranks occupy all processors, and a late SIGCONT keeps a rank stopped for longer than planned.
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
-        except OSError:
-            pass  # Only root may do this.
+        run_before_others()
         killed = set()
         for seconds, rank, number in self.steps():
             if self.over.wait(max(0, self.start + seconds - time.monotonic())):
@@ -83,6 +92,7 @@ class Sender:
             except ProcessLookupError:
                 continue
             self.sent.append((time.monotonic() - self.start, rank, number))
+            self.late = max(self.late, self.sent[-1][0] - seconds)
             if number == signal.SIGKILL:
                 killed.add(rank)
 
@@ -142,6 +152,8 @@ class SuccessiveKills(Sender):
 def run(ranks, command, limit, plan, sender=Sender):
     """Runs a program while the signals of a plan are sent; returns the launch.Run and the Sender."""
     sender = sender(command[0], plan)
+    # This thread and that of the sender wait for each other.
+    run_before_others()
     try:
         done = launch.launch(ranks, command, limit, on_line=sender.read)
     finally:
