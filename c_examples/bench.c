@@ -21,7 +21,8 @@
  * Prints one line for scripts and a table of phases. The time of a phase is that of the slowest rank; the output has
  * medians over the repetitions. Inputs are generated before the clock starts. One sort before the
  * repetitions warms up; `first` is its time.
- * `allreduce` is the time of an MPI_Allreduce of one number. */
+ * `allreduce` is the time of an MPI_Allreduce of one number. `off` is the greatest difference between the records of a rank
+ * before and after a sort. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,13 +126,15 @@ typedef struct recipe {
   double struck, made;
 } recipe;
 
-/* Sorts once, and returns the seconds of the slowest rank in each phase. Returns 0 if the sort fails or the result
- * is wrong. */
-static int sort_once(ftsort *group, const ftsort_record *record, const recipe *input, const void *data, double *slowest)
+/* Sorts once, and returns the seconds of the slowest rank in each phase. `off` becomes the greatest difference between this
+ * rank's records before and after a sort. Returns 0 if the sort fails or the result is wrong. */
+static int sort_once(ftsort *group, const ftsort_record *record, const recipe *input, const void *data, double *slowest,
+                     size_t *off)
 {
   ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort_result *result = NULL;
   double own[PHASES];
+  size_t records, difference;
   int ranks, sorted;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Barrier(MPI_COMM_WORLD);
@@ -139,6 +142,9 @@ static int sort_once(ftsort *group, const ftsort_record *record, const recipe *i
   /* Checks the result only after all ranks have left the sort, since ranks may share a processor. */
   MPI_Barrier(MPI_COMM_WORLD);
   if (!sorted || !is_right(result, input->type, (uint64_t)input->count * (uint64_t)ranks)) return 0;
+  records = records_here(result);
+  difference = records > input->count ? records - input->count : input->count - records;
+  if (difference > *off) *off = difference;
   ftsort_result_free(result);
   ftsort_get_stats(group, &stats);
   read_phases(&stats, own);
@@ -309,10 +315,10 @@ int main(int argc, char **argv)
   ftsort *group, *neighbour = NULL;
   const char *type = "i32", *store = "memory", *beside = NULL, *faults = NULL;
   int k = 22, repetitions = 5, arrays = 0, option, rank, ranks, n, phase;
-  unsigned long long peak, resident, most[2], mine[2];
+  unsigned long long peak, resident, most[3], mine[3];
   struct rusage usage;
   recipe input;
-  size_t count;
+  size_t count, off = 0;
   char *data;
   double allreduce, first = 0;
 
@@ -370,7 +376,7 @@ int main(int argc, char **argv)
     int turn;
     for (turn = 0; turn < 2; turn++) {
       ftsort *now = (turn + n) % 2 ? group : neighbour;
-      if (now && !sort_once(now, &record, &input, data, now == group ? slowest : other)) {
+      if (now && !sort_once(now, &record, &input, data, now == group ? slowest : other, &off)) {
         fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(now));
         MPI_Abort(MPI_COMM_WORLD, 1);
       }
@@ -383,7 +389,8 @@ int main(int argc, char **argv)
   getrusage(RUSAGE_SELF, &usage);
   mine[0] = stats.peak_bytes;
   mine[1] = (unsigned long long)usage.ru_maxrss * 1024;
-  MPI_Allreduce(mine, most, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
+  mine[2] = off;
+  MPI_Allreduce(mine, most, 3, MPI_UNSIGNED_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
   peak = most[0];
   resident = most[1];
   if (rank == 0) {
@@ -394,8 +401,8 @@ int main(int argc, char **argv)
     for (phase = 0; phase < PHASES; phase++) printf(" %s=%.6f", names[phase], typical[phase]);
     if (beside) printf(" beside=%.4f", median(ratios, repetitions));
     printf(" first=%.6f", first);
-    printf(" peak=%llu resident=%llu input=%zu allreduce=%.9f\n", peak, resident, count * record.record_bytes,
-           allreduce);
+    printf(" peak=%llu resident=%llu input=%zu allreduce=%.9f off=%llu\n", peak, resident, count * record.record_bytes,
+           allreduce, most[2]);
     for (phase = 0; phase < PHASES; phase++)
       printf("  %-9s %8.3f ns per record  %5.1f %%\n", names[phase], typical[phase] / records * 1e9,
              100 * typical[phase] / typical[TOTAL]);

@@ -9,7 +9,7 @@ started again: runs in results.csv are not repeated.
 With --stores memory,reload the cells are sorted in memory, by c_examples/bench.c with the papers' pivots: no file is read
 or written, and the time is that of ftsort_run on the slowest survivor. With files the system writes everything that it
 still has to write before each cell, and each new input is sorted once before the first cell, so that no cell pays for
-the writing and reading of the input. The cells of the papers are
+the writing and reading of the input. The cells of a repetition run in random order. The cells of the papers are
 
   scripts/paper.py --sizes 29,30 --stores memory,reload --repetitions 3
   scripts/paper.py --sizes 30 --ranks 4,32 --scenarios 0,1 --repetitions 1
@@ -20,6 +20,7 @@ import collections
 import csv
 import os
 import pathlib
+import random
 import statistics
 import sys
 import time
@@ -55,17 +56,18 @@ PAPER = {
 
 
 def cells(options):
-    """Yields all runs, ordered by repetition, so that an interrupted experiment has about as many runs in each cell."""
+    """Yields all runs, ordered by repetition, so that an interrupted experiment has about as many runs in each cell.
+
+    The cells of a repetition are in random order: no cell always follows the same other one, whose writes it would pay for.
+    """
     for repetition in range(options.repetitions):
         for store in options.stores:
             for log2_count in options.sizes:
-                for ranks in options.ranks:
-                    for algorithm in options.algorithms:
-                        for scenario in options.scenarios:
-                            # One copy of each input in another rank's memory does not tolerate these.
-                            if store == "memory" and scenario in ("half", "all but one"):
-                                continue
-                            yield Cell(store, log2_count, algorithm, ranks, scenario, repetition)
+                # One copy of each input in another rank's memory tolerates one failure.
+                scenarios = [name for name in options.scenarios if store != "memory" or name in ("none", "one")]
+                these = [Cell(store, log2_count, algorithm, ranks, scenario, repetition)
+                         for ranks in options.ranks for algorithm in options.algorithms for scenario in scenarios]
+                yield from random.Random(f"{store} {log2_count} {repetition}").sample(these, len(these))
 
 
 def key_of(row):
@@ -153,7 +155,10 @@ def run_in_memory(bench, cell, limit):
     if len(lines) != expected or wrong:
         problem = f"{len(lines)} of {expected} lines, {len(wrong)} wrong: " + " ".join(ran.output.split())[:200]
     times = [] if problem else [max(float(line["total"]) for line in lines)]
-    return row_of(cell, seed, ran, limit, problem, times, "")
+    deviation = ""
+    if not problem and not has_failures:
+        deviation = f"{100 * int(lines[0]['off']) * cell.ranks / 2**cell.log2_count:.4f}"
+    return row_of(cell, seed, ran, limit, problem, times, deviation)
 
 
 def row_of(cell, seed, ran, limit, problem, times, deviation):
@@ -304,9 +309,9 @@ def figures_of(table, store, log2_count, options, folder):
         name = f"figure4_2019_bitonic_{suffix}"
         bars(table, store, log2_count, options, folder, name)
         drawn.append((name, f"2019, Figure 4: Bitonic Sort by scenario; {where}."))
-    if store == "files":
+    if any(cell[:2] == (store, log2_count) for cell in table.deviation):
         name = f"balance_{suffix}"
-        balance(table, log2_count, options, folder, name)
+        balance(table, store, log2_count, options, folder, name)
         drawn.append((name, "2024, Section 5.2: the largest deviation of the list of a process from the ideal "
                       f"size, over all repetitions; {where}."))
     return drawn
@@ -322,11 +327,11 @@ def bars(table, store, log2_count, options, folder, name):
     plots.save(figure, folder, name)
 
 
-def balance(table, log2_count, options, folder, name):
-    figure, axes = plots.axes("processes N", "largest deviation, % of the ideal share", f"Balance, 2^{log2_count} integers",
+def balance(table, store, log2_count, options, folder, name):
+    figure, axes = plots.axes("processes N", "largest deviation, % of the ideal share", f"Balance, 2^{log2_count} integers, {store}",
                               (6.4, 4.2), yscale="log")
     for algorithm in options.algorithms:
-        worst = [max(table.deviation.get(("files", log2_count, algorithm, n), [numpy.nan])) for n in options.ranks]
+        worst = [max(table.deviation.get((store, log2_count, algorithm, n), [numpy.nan])) for n in options.ranks]
         axes.plot(range(len(options.ranks)), [max(w, 1e-3) for w in worst], marker="o", label=ALGORITHMS[algorithm])
     axes.set_xticks(range(len(options.ranks)), [str(n) for n in options.ranks])
     axes.legend()
