@@ -3,8 +3,8 @@
 
 use super::refusals::every_refusal;
 use super::{
-    every_crash, every_single_crash, every_single_failure, expect_correct, first_outcome, parse,
-    search,
+    STORES, every_crash, every_single_crash, every_single_failure, expect_correct, first_outcome,
+    parse, search,
 };
 use ftsort_kernels::test_size::sized;
 use ftsort_sim::trial::{ExhaustiveSearch, exhaust};
@@ -70,18 +70,19 @@ fn crashes_while_protected_inputs_are_replaced() {
 }
 
 #[test]
-fn crashes_of_four_ranks_with_protected_inputs_and_kept_results() {
-    for job in [
-        "store=memory:1 hosts=2",
-        "store=memory:2 dense=1",
-        "store=directory",
-        "store=reload",
-    ] {
-        let line = format!(
-            "ranks=4 records=6 algorithm=samplesort protects=1 recoveries=1 sorts={} {job}",
-            sized(1, 2)
-        );
-        every_single_failure(&line);
+fn failures_of_four_ranks_from_the_call_to_the_release_of_the_result() {
+    for store in STORES
+        .iter()
+        .chain(&["memory:1 hosts=2", "memory:2 dense=1"])
+    {
+        for protects in [0, 1] {
+            let line = format!(
+                "ranks=4 records=6 algorithm=samplesort protects={protects} recoveries=1 sorts={} \
+                 store={store}",
+                sized(1, 2)
+            );
+            every_single_failure(&line);
+        }
     }
     every_single_crash(
         "ranks=4 records=6 algorithm=samplesort store=memory:1 recoveries=1 exclusions=1/0@2,2/3@4",
