@@ -347,8 +347,8 @@ typedef struct ftsort_config {
   int32_t store;            /**< One of `ftsort_store`. */
   int32_t pivot;            /**< One of `ftsort_pivot`. */
   int32_t repair;           /**< One of `ftsort_repair`. */
-  /** Not 0: every survivor but idle spares receives one block, in the order of ranks, and the sizes differ by at
-   * most one record, also after failures. Costs two small rounds, and moves the records that are out of place. */
+  /** Not 0: every survivor but idle spares and excluded ranks receives one block, in the order of ranks, and the
+   * sizes differ by at most one record, also after failures. Costs two small rounds that move records. */
   int32_t dense;
   uint32_t replicas;        /**< FTSORT_STORE_MEMORY only: copies of each input beside the original. 0: 1. */
   /** Threads for local sorting and merging. 0: the processors that this process may use, divided by the survivors
@@ -619,8 +619,8 @@ int ftsort_is_failed(const ftsort *group, int32_t rank);
 /**
  * Returns the rank that executes `node`; -1 for a node that does not exist, NULL, or a busy group. [L]
  *
- * That is the rank `node` or its spare, unless it has failed; otherwise the executor of the first fault-free node
- * of c(node,s), s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
+ * That is the rank `node` or its spare, unless it has failed or is an idle spare; otherwise the executor of the
+ * first fault-free node of c(node,s), s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
  */
 int32_t ftsort_executor(const ftsort *group, int32_t node);
 
@@ -650,7 +650,7 @@ const char *ftsort_status_text(ftsort_status status);
  */
 const char *ftsort_last_error(const ftsort *group);
 
-/** Figures of the last sort or ftsort_rounds_run on this rank. Later versions append members. */
+/** Figures of the last sort, search, protection or rounds on this rank. Later versions append members. */
 typedef struct ftsort_stats {
   size_t struct_size;       /**< `sizeof(ftsort_stats)`, set by the caller. */
   double total_seconds;     /**< Seconds from the call to the result. */

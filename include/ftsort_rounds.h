@@ -172,7 +172,7 @@ typedef struct ftsort_rounds {
  * read `state`. After the last round ftsort_store_get returns the final states, a further call returns them at
  * once, and ftsort_result_recover takes them from there; ftsort_store_clear discards them. Rounds continue only if
  * `plan`, `share_limit`, `begin_all` and the set of callbacks are the same; the program has to change the name when
- * the callbacks compute something else.
+ * the callbacks compute something else. One rank has no rounds without a plan, and stores nothing.
  *
  * \param rounds  the algorithm, the same on all ranks except `user`; borrowed for the call
  * \param state   the initial state of the node of this rank; copied; any alignment; NULL if `bytes` is 0; not read

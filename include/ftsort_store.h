@@ -53,7 +53,9 @@ ftsort_status ftsort_store_open(ftsort *group, const char *name, int *found);
  * Stages the state of a node for the next ftsort_store_commit: checkpoint of the papers. [L]
  *
  * States are bytes of any size, which may differ between nodes and rounds. A staged state takes effect when all
- * survivors have agreed on it. States are independent of the data of ftsort_run.
+ * survivors have agreed on it. ftsort_fault_check, ftsort_store_clear, ftsort_run_stored, ftsort_rounds_run with
+ * `store_every`, and the recovery of a result of these two discard it. States are independent of the data of
+ * ftsort_run.
  *
  * \param node   a node that this rank executes: ftsort_executor(group, node) == ftsort_rank(group)
  * \param state  the state; copied; any alignment; NULL if `bytes` is 0
@@ -71,8 +73,9 @@ ftsort_status ftsort_store_put(ftsort *group, int32_t node, const void *state, s
  *
  * \param node   a node that this rank executes: ftsort_executor(group, node) == ftsort_rank(group)
  * \param state  receives the address of the bytes, aligned to 64; valid until the next ftsort_fault_check,
- *               ftsort_store_commit or ftsort_store_clear, or until the group is released. NULL if no state of this
- *               node was committed, if it is lost, and after an error
+ *               ftsort_store_commit, ftsort_store_clear, ftsort_run_stored, ftsort_rounds_run with `store_every`,
+ *               or ftsort_result_recover of a result of these two, or until the group is released. NULL if no state
+ *               of this node was committed, if it is lost, and after an error
  * \param bytes  receives the size, 0 without a state; may be NULL
  * \return FTSORT_OK; FTSORT_ERR_ARGUMENT also for a node that another rank executes; FTSORT_ERR_STATE
  */
@@ -88,11 +91,14 @@ ftsort_status ftsort_store_get(ftsort *group, int32_t node, const void **state, 
  * begins.
  *
  * \param done       not 0 if this rank did its part of the round; 0 on any rank prevents the commit
- * \param committed  receives 1 or 0, the same on all survivors; 0 after an error
+ * \param committed  receives 1 or 0, the same on all survivors
  * \return FTSORT_OK, committed or not; FTSORT_ERR_MEMORY or FTSORT_ERR_STORE if a rank could not keep its states or
  *         their name, and the round is not committed; FTSORT_ERR_DATA_LOST if states of the ranks that
  *         ftsort_lost_ranks names cannot be recovered (not committed either; all other states are in place); or
- *         another status of "Collective calls"
+ *         another status of "Collective calls". After FTSORT_ERR_ARGUMENT and FTSORT_ERR_PEER_ARGUMENT the staged
+ *         states stay, and the call can be repeated. If the states have a name and a rank fails while the commit
+ *         ends, `committed` is 1 beside FTSORT_ERR_MEMORY, _STORE or _DATA_LOST if the states of that rank cannot
+ *         be moved or recovered; ftsort_fault_check tries to move them again
  */
 ftsort_status ftsort_store_commit(ftsort *group, int done, int *committed);
 

@@ -187,7 +187,8 @@ typedef int (*ftsort_consume_fn)(void *user, const void *records, size_t count);
  *
  * The pieces travel along a tree that avoids faulty links. Unlike ftsort_tree_merge, which merges arbitrary
  * contributions and holds the merged whole in the memory of one rank, this function needs memory for a few pieces
- * on any rank, and takes the blocks of a result, which are already in order.
+ * on any rank, and takes the blocks of a result, which are already in order. Of a result with columns
+ * (ftsort_query.h) it hands over the first one.
  *
  * Each record is handed over once, after all survivors have agreed that its piece arrived. After failures the call
  * recovers the result, as ftsort_result_recover does, and continues. If the receiving rank fails, the rank that

@@ -354,7 +354,13 @@ impl Group {
     pub(crate) fn finish_before_exit(&mut self) -> Result<bool> {
         let no_failures = self.core.finish()?;
         self.monitor = None;
-        Ok(no_failures && !heartbeats_have_a_thread())
+        if !no_failures || heartbeats_have_a_thread() {
+            return Ok(false);
+        }
+        // MPI_Finalize waits for ranks outside of the group too.
+        let sees_failures = self.core.transport().mpi().has_world_failures()?;
+        let (all_see_none, _) = self.core.agree((!sees_failures).into())?;
+        Ok(all_see_none == 1)
     }
 
     /// Ends the process. It replaces `exit` and MPI_Finalize, which can wait for failed ranks without end.

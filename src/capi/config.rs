@@ -212,8 +212,8 @@ pub struct ftsort_config {
     pub pivot: i32,
     /// One of `ftsort_repair`.
     pub repair: i32,
-    /// Not 0: every survivor but idle spares receives one block, in the order of ranks, and the sizes differ by at most one record,
-    /// also after failures. Costs two small rounds, and moves the records that are out of place.
+    /// Not 0: every survivor but idle spares and excluded ranks receives one block, in the order of ranks, and the
+    /// sizes differ by at most one record, also after failures. Costs two small rounds that move records.
     pub dense: i32,
     /// FTSORT_STORE_MEMORY only: copies of each input beside the original. 0: 1.
     pub replicas: u32,

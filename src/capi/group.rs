@@ -222,12 +222,13 @@ pub unsafe extern "C" fn ftsort_fault_check(
     // SAFETY: this function's contract.
     unsafe { preset(new_failures, 0) };
     on_group(group, |group| {
-        let found = group.group.find_failures()?;
+        let known = group.group.members().faulty().len();
+        let checked = group.group.fault_check();
         // SAFETY: this function's contract.
         if let Some(new_failures) = unsafe { new_failures.as_mut() } {
-            *new_failures = found;
+            *new_failures = group.group.members().faulty().len() - known;
         }
-        group.group.begin_round()
+        checked.map(drop)
     })
 }
 

@@ -86,7 +86,7 @@ pub unsafe extern "C" fn ftsort_is_spare(group: *const Handle, rank: i32) -> c_i
 
 /// Returns the rank that executes `node`; -1 for a node that does not exist, NULL, or a busy group. [L]
 ///
-/// That is the rank `node` or its spare, unless it has failed; otherwise the executor of the first
+/// That is the rank `node` or its spare, unless it has failed or is an idle spare; otherwise the executor of the first
 /// fault-free node of c(node,s), s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
 ///
 /// # Safety

@@ -9,7 +9,7 @@ use super::status::ftsort_status;
 use crate::ulfm;
 use ftsort_core::engine::Phase;
 
-/// Figures of the last sort or ftsort_rounds_run on this rank. Later versions append members.
+/// Figures of the last sort, search, protection or rounds on this rank. Later versions append members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_stats {

@@ -21,7 +21,9 @@ use ftsort_kernels::record::Layout;
 /// an `input`, only the order is verified. After failures a survivor must also pass the inputs of the failed ranks. If a
 /// rank with a block fails during the call, its block is missing, which is a violation: recover, and verify again.
 ///
-/// \param result      the result of this rank, of ftsort_sort, ftsort_run or ftsort_result_of_array; not changed
+/// \param result      the result of this rank, of ftsort_sort, ftsort_run or ftsort_result_of_array; not changed.
+///                    The records of other inputs, such as all of those of which ftsort_top returned a part, count as
+///                    missing
 /// \param input       the records that this rank passed to the sort, in any order; NULL if `count` is 0
 /// \param count       the number of records at `input`
 /// \param violations  receives the number of places where the result is wrong, the same on all survivors; 0 if

@@ -111,6 +111,15 @@ pub struct Comm {
     _errors: Option<ErrorsReturned>,
 }
 
+/// Returns the processes of a live communicator that this rank has seen fail.
+pub fn failed_of(raw: MPI_Comm) -> Result<Group> {
+    let mut group = Group::null();
+    // SAFETY: `raw` is live.
+    let code = unsafe { ext::get_failed(raw, &mut group.raw) };
+    check(code, "MPIX_Comm_get_failed")?;
+    Ok(group)
+}
+
 impl Comm {
     /// Uses a communicator of the caller itself, with errors returned. It is not freed.
     pub fn of_caller(raw: MPI_Comm, errors: ErrorsReturned) -> Result<Comm> {
@@ -203,11 +212,7 @@ impl Comm {
 
     /// Returns the processes that this rank has seen fail.
     pub fn failed(&self) -> Result<Group> {
-        let mut group = Group::null();
-        // SAFETY: `raw` is live.
-        let code = unsafe { ext::get_failed(self.raw, &mut group.raw) };
-        check(code, "MPIX_Comm_get_failed")?;
-        Ok(group)
+        failed_of(self.raw)
     }
 
     /// Acknowledges the failures that this rank has seen, and returns the failed processes.

@@ -157,6 +157,17 @@ pub fn library_version() -> String {
 }
 
 impl Mpi {
+    /// Returns whether this rank has seen a process of MPI_COMM_WORLD fail, which may be in no group of this rank.
+    pub fn has_world_failures(&self) -> Result<bool> {
+        if self.ulfm != Ulfm::On {
+            return Ok(false);
+        }
+        let _turn = self.comm.turn();
+        // SAFETY: a constant of the MPI library.
+        let world = unsafe { mpi_sys::RSMPI_COMM_WORLD };
+        Ok(comm::failed_of(world)?.len()? > 0)
+    }
+
     /// Makes a private communicator of the survivors of `comm`, or keeps `comm` itself; of its members all are taken for
     /// survivors then. Collective over the survivors.
     ///

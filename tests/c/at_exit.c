@@ -1,13 +1,18 @@
 /* Tests calls at the end of a thread and of the process, when the variables of the thread are gone.
  *
- *   at_exit [leave]      (under mpirun, 2 ranks)
+ *   at_exit [leave|outside]      (under mpirun, 2 ranks; "outside": 3)
  *
  * A thread leaves a group to the destructor of a pthread key, and the main thread another one to an atexit handler, which
- * also calls MPI_Finalize. With "leave", the handler finds MPI finalised by ftsort_leave. Prints "at_exit: fine" on rank 0 if all results are right, and "at_exit: skipped" if MPI does not
- * let a thread call it that is not the main thread. */
+ * also calls MPI_Finalize. With "leave", the handler finds MPI finalised by ftsort_leave. With "outside", the last rank is
+ * killed, which the group by which the others leave does not contain: ftsort_leave must not call MPI_Finalize. Prints
+ * "at_exit: fine" on rank 0 if all results are right, and "at_exit: skipped" if MPI does not let a thread call it that is
+ * not the main thread. */
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "expect.h"
 #include "ftsort.h"
@@ -60,6 +65,35 @@ static void *leave_to_the_key(void *unused)
   return NULL;
 }
 
+/* MPI_Finalize deletes the attributes of MPI_COMM_SELF first. Ends the process without the output that is still in its
+ * buffer. */
+static int end_without_output(MPI_Comm comm, int keyval, void *value, void *state)
+{
+  (void)comm, (void)keyval, (void)value, (void)state;
+  fprintf(stderr, "rank %d: MPI_Finalize was called\n", rank);
+  _exit(1);
+}
+
+static int leave_by_others(void)
+{
+  MPI_Comm survivors;
+  ftsort *all, *others;
+  size_t new_failures = 0;
+  int keyval;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &all) == FTSORT_OK);
+  if (rank == ranks - 1) kill(getpid(), SIGKILL);
+  while (new_failures == 0) EXPECT(ftsort_fault_check(all, &new_failures) == FTSORT_OK);
+  EXPECT(ftsort_comm(all, &survivors) == FTSORT_OK);
+  EXPECT(ftsort_init(survivors, NULL, &others) == FTSORT_OK);
+  EXPECT(ftsort_ranks(others) == ranks - 1);
+  ftsort_free(all);
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end_without_output, &keyval, NULL);
+  MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
+  setvbuf(stdout, NULL, _IOFBF, BUFSIZ);
+  if (rank == 0) printf("at_exit: %s\n", failures == 0 ? "fine" : "NOT as documented");
+  return ftsort_leave(others, 0);
+}
+
 int main(int argc, char **argv)
 {
   pthread_t thread;
@@ -73,6 +107,7 @@ int main(int argc, char **argv)
     MPI_Finalize();
     return 77;
   }
+  if (argc > 1 && strcmp(argv[1], "outside") == 0) return leave_by_others();
   if (argc > 1) {
     ftsort *first;
     EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &first) == FTSORT_OK);

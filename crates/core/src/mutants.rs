@@ -63,6 +63,12 @@ mutants! {
     SummariesMissing,
     /// The size of summaries follows from the nodes that the ranks execute now, and not from those of the sorted blocks.
     SummariesOfPresentNodes,
+    /// A commit of states that is refused for a wrong argument discards the states that were put.
+    StatesOfRefusedCommitDiscarded,
+    /// An error after the commit of states counts as one of the commit.
+    ErrorAfterCommitEndsIt,
+    /// A number that ranks agree on has one half of the number of a failed rank.
+    HalfNumbersAgreed,
     /// States that were stored after others were discarded count as those of an earlier result.
     StatesAfterClearUsed,
     /// A recovery without failures exchanges the positions of records again.

@@ -236,9 +236,15 @@ impl Engine<'_> {
     /// Returns the bitwise AND of the survivors' values; afterwards all know the same failed ranks.
     /// Collective.
     pub fn agree_on(&mut self, value: u32) -> Result<u32> {
-        let low = self.agree_on_bits(value & 0xffff)?;
-        let high = self.agree_on_bits(value >> 16)?;
-        Ok(high << 16 | low)
+        loop {
+            let known = self.members.faulty().len();
+            let low = self.agree_on_bits(value & 0xffff)?;
+            let high = self.agree_on_bits(value >> 16)?;
+            // A rank that failed in between has contributed one half.
+            if self.members.faulty().len() == known || mutant(Mutant::HalfNumbersAgreed) {
+                return Ok(high << 16 | low);
+            }
+        }
     }
 
     /// As [`Engine::agree_on`], for values of at most [`WORD_BITS`] bits.

@@ -14,30 +14,22 @@ impl<T: Transport> Group<T> {
     /// # Errors
     /// `Status::DataLost` where states cannot be recovered; [`Group::lost_ranks`] names the ranks.
     pub fn fault_check(&mut self) -> Result<usize> {
-        let found = self.find_failures()?;
-        self.begin_round()?;
-        Ok(found)
-    }
-
-    /// The first half of [`Group::fault_check`]: returns the number of new failures. Collective.
-    pub fn find_failures(&mut self) -> Result<usize> {
-        self.call(Group::find_failures_now)
+        let known = self.members.faulty().len();
+        self.call(Group::find_failures_now)?;
+        self.call(|group| group.on_states(Checkpoints::begin))?;
+        // States that move may make more failures known.
+        Ok(self.members.faulty().len() - known)
     }
 
     /// All survivors are here, so that none of them reads a file of past jobs any more: files that failed ranks
     /// left are removed.
-    fn find_failures_now(&mut self) -> Result<usize> {
+    fn find_failures_now(&mut self) -> Result<()> {
         self.forget_losses();
-        let ((), found) = self.apart_from_jobs(|engine| engine.check_faults())?;
+        self.apart_from_jobs(|engine| engine.check_faults())?;
         if self.members.lowest_survivor() == self.members.me() {
             self.store.sweep();
         }
-        Ok(found)
-    }
-
-    /// The second half of [`Group::fault_check`]. Collective.
-    pub fn begin_round(&mut self) -> Result<()> {
-        self.call(|group| group.on_states(Checkpoints::begin))
+        Ok(())
     }
 
     /// Agrees on the bitwise AND of the numbers of all survivors. Returns it and the number of new failures.

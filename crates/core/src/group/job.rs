@@ -120,6 +120,7 @@ impl<T: Transport> Group<T> {
 
     fn begin_job(&mut self) -> JobStart {
         self.stats = Stats::default();
+        self.choice = None;
         self.forget_losses();
         // Timers do not depend on the number of rounds.
         let timers = self.config.failures.resolve(self.members.ranks(), 1);

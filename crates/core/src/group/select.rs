@@ -342,13 +342,13 @@ impl Attempt<'_, '_> {
             let Some(samples) = self.share(Ok(search.sample()), limit)? else {
                 return Ok(None);
             };
-            // All ranks have the same samples, so that an error is one of all ranks.
-            self.caught(|| search.divide(samples.iter().map(|sample| &sample[..])))?;
-            if search.is_over() {
+            let divided = self.caught(|| search.divide(samples.iter().map(|sample| &sample[..])));
+            if divided.is_ok() && search.is_over() {
                 break;
             }
             let limit = search.count_limit();
-            let counts = self.caught(|| search.count());
+            // All ranks have the same samples, but the comparator of one rank may fail alone.
+            let counts = divided.and_then(|()| self.caught(|| search.count()));
             let Some(counts) = self.share(counts, limit)? else {
                 return Ok(None);
             };

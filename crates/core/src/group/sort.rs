@@ -288,7 +288,6 @@ impl<T: Transport> Group<T> {
         filter: Option<Filter>,
     ) -> Result<Sorted> {
         let prepared = self.checked(prepared);
-        self.choice = None;
         let mut gathered = Gathered::default();
         if held.is_none() {
             gathered = match self.sort_gathered(&start, &prepared)? {

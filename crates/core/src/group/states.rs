@@ -2,6 +2,7 @@
 
 use super::config::{agree_on_equal, hash_of};
 use super::{Group, StoreChoice};
+use crate::engine::StatesCommit;
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
 use crate::store::named::NamedStates;
@@ -43,13 +44,20 @@ impl<T: Transport> Group<T> {
     /// their new executors. Either way the next round begins. Collective.
     ///
     /// # Errors
-    /// `Status::DataLost` where states of failed ranks cannot be recovered: [`Group::lost_ranks`] names the ranks.
+    /// `Status::DataLost` where states of failed ranks cannot be recovered: [`Group::lost_ranks`] names the ranks. If a
+    /// rank fails while the commit of states with a name ends, an error may follow the commit:
+    /// [`Group::commit_states_checked`] tells.
     pub fn commit_states(&mut self, done: bool) -> Result<bool> {
-        self.commit_states_checked(done, Ok(()))
+        self.commit_states_checked(done, Ok(()))?.all()
     }
 
-    /// As [`Group::commit_states`], for a caller that may have found an argument wrong.
-    pub fn commit_states_checked(&mut self, done: bool, arguments: Result<()>) -> Result<bool> {
+    /// As [`Group::commit_states`], for a caller that may have found an argument wrong: then the states that were put
+    /// stay, for a repetition of the call.
+    pub fn commit_states_checked(
+        &mut self,
+        done: bool,
+        arguments: Result<()>,
+    ) -> Result<StatesCommit> {
         self.call_with_limit(|group| {
             group.forget_losses();
             group.on_states(|states, engine, lost| states.commit(engine, done, arguments, lost))

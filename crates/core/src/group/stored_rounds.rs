@@ -12,7 +12,7 @@ use super::results::Safety;
 use super::rounds::FinalStates;
 use super::{Beside, Group, StepSetup};
 use crate::engine::{Algorithm, Checkpoints, Engine, reported_by_all};
-use crate::members::{Membership, Rank, RankSet};
+use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::rounds::{Continued, Hypercube, Note, Rounds, bytes, state_of};
 use crate::store::VersionId;
@@ -145,7 +145,7 @@ impl<T: Transport> Group<T> {
                     Err(error) => put = Err(error),
                 }
             }
-            states.commit_silently(engine, true, put, lost)
+            states.commit_silently(engine, true, put, lost)?.all()
         });
         self.members.readmit_all();
         Ok(committed? || mutant(Mutant::UnstoredRoundsCounted))
@@ -206,6 +206,19 @@ pub(super) fn reported_without_failure(
     Ok((is_complete || mutant(Mutant::MissingReportsCountedAsNone)).then_some(reports))
 }
 
+/// Returns the union of the survivors' sets. `error`: this rank's reason to make the call fail. Collective.
+pub(super) fn union_of_all(
+    engine: &mut Engine<'_>,
+    mine: &RankSet,
+    error: Option<Error>,
+) -> Result<RankSet> {
+    let mut union = RankSet::new(mine.ranks());
+    for (_, report) in &reported_by_all(engine, mine.to_bytes(), error)? {
+        union.extend(&RankSet::from_bytes(mine.ranks(), report));
+    }
+    Ok(union)
+}
+
 /// Moves the stored states to their executors. Returns the number of rounds before them; None if there are none.
 /// Collective. `name`: that of the states in error texts.
 ///
@@ -225,23 +238,28 @@ pub(super) fn stored_round(
             return Ok(None);
         }
         let mut mine = Found::default();
+        let mut missing = RankSet::new(engine.members().ranks());
         let mut read = None;
         let stored = states.of_all_nodes();
         for node in engine.members().my_nodes() {
             match stored.get(node) {
-                Ok(None) => mine.is_missing = true,
+                Ok(None) => drop(missing.insert(home_of(engine.members(), node))),
                 Ok(Some((_, note))) => {
                     mine.add(note.and_then(|note| Note::decode(&note)), fingerprint);
                 }
                 Err(error) => read = Some(error),
             }
         }
-        let Some(reports) = reported_without_failure(engine, mine.encode(), read)? else {
+        let mine = [mine.encode(), missing.to_bytes()].concat();
+        let Some(reports) = reported_without_failure(engine, mine, read)? else {
             continue;
         };
-        let found = reports
-            .iter()
-            .fold(Found::default(), |found, (_, report)| found.with(report));
+        let mut found = Found::default();
+        for (_, report) in &reports {
+            let (one, theirs) = report.split_at(report.len().min(Found::BYTES));
+            found = found.with(one);
+            missing.extend(&RankSet::from_bytes(missing.ranks(), theirs));
+        }
         if found.is_foreign {
             let text = format!(
                 "the stored states are not states of {name}: call ftsort_store_clear to begin anew, or open another name"
@@ -252,12 +270,23 @@ pub(super) fn stored_round(
             // A commit without states.
             return Ok(None);
         }
-        if found.is_missing && found.round != Some(0) {
+        if !missing.is_empty() && found.round != Some(0) {
             let text =
                 format!("stored states of {name} are lost: call ftsort_store_clear to begin anew");
+            *lost = missing;
             return Err(Error::new(Status::DataLost, text));
         }
         return Ok(found.round);
+    }
+}
+
+/// The rank whose data the state of a node was: its home, or its executor if it has none.
+pub(super) fn home_of(members: &Members, node: Node) -> Rank {
+    let home = Rank(node.0);
+    if home.index() < members.ranks() {
+        home
+    } else {
+        members.executor(node)
     }
 }
 
@@ -266,13 +295,14 @@ pub(super) fn stored_round(
 struct Found {
     /// There is a state that is not of this algorithm.
     is_foreign: bool,
-    /// A node has no state.
-    is_missing: bool,
     /// The number of rounds before the states.
     round: Option<u32>,
 }
 
 impl Found {
+    /// The size of its encoding.
+    const BYTES: usize = 6;
+
     fn add(&mut self, note: Option<Note>, fingerprint: u64) {
         match note.filter(|note| note.fingerprint == fingerprint) {
             Some(note) => self.round = Some(note.round),
@@ -281,19 +311,18 @@ impl Found {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let flags = [self.is_foreign, self.is_missing, self.round.is_some()];
+        let flags = [self.is_foreign, self.round.is_some()];
         let round = self.round.unwrap_or(0).to_le_bytes();
         flags.map(u8::from).into_iter().chain(round).collect()
     }
 
     fn with(self, report: &[u8]) -> Found {
-        let [foreign, missing, has_round, round @ ..] = report else {
+        let [foreign, has_round, round @ ..] = report else {
             return self;
         };
         let round = round.try_into().ok().map(u32::from_le_bytes);
         Found {
             is_foreign: self.is_foreign || *foreign != 0,
-            is_missing: self.is_missing || *missing != 0,
             round: self.round.or(round.filter(|_| *has_round != 0)),
         }
     }
@@ -341,10 +370,7 @@ fn store_first(engine: &mut Engine<'_>, beside: Beside<'_>, run: &StoredRun<'_>)
                 Err(error) => read = Err(error),
             }
         }
-        let reports = reported_by_all(engine, missing.to_bytes(), None)?;
-        for (_, report) in &reports {
-            missing.extend(&RankSet::from_bytes(ranks, report));
-        }
+        missing = union_of_all(engine, &missing, None)?;
         if !missing.is_empty() {
             let names: Vec<String> = missing.iter().map(|rank| rank.to_string()).collect();
             let text = format!(
@@ -354,7 +380,7 @@ fn store_first(engine: &mut Engine<'_>, beside: Beside<'_>, run: &StoredRun<'_>)
             *lost = missing;
             return Err(Error::new(Status::DataLost, text));
         }
-        if states.commit_silently(engine, true, read, lost)? {
+        if states.commit_silently(engine, true, read, lost)?.all()? {
             return Ok(());
         }
     }

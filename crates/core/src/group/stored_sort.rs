@@ -9,7 +9,9 @@ use super::config::hash_of;
 use super::input::{Prepared, SortInput};
 use super::job::JobStart;
 use super::results::{Safety, none_failed};
-use super::stored_rounds::{begin_with, reported_without_failure, stored_round};
+use super::stored_rounds::{
+    begin_with, home_of, reported_without_failure, stored_round, union_of_all,
+};
 use super::{Group, JobKind, Sorted};
 use crate::engine::{Checkpoints, CommittedStates, Engine, reported_by_all};
 use crate::members::{Members, Rank, RankSet};
@@ -268,7 +270,7 @@ impl StoredSort {
                 Err(error) => put = Err(error),
             }
         }
-        states.commit_silently(engine, true, put, lost)
+        states.commit_silently(engine, true, put, lost)?.all()
     }
 }
 
@@ -399,7 +401,8 @@ impl<T: Transport> Group<T> {
         self.on_stored(|states, engine, lost| {
             loop {
                 let moved = states.begin(engine, lost);
-                let (mut listed, mut read) = (Vec::new(), Ok(()));
+                let (mut listed, mut read) = (Vec::new(), None);
+                let mut missing = RankSet::new(engine.members().ranks());
                 let stored = states.of_all_nodes();
                 for node in engine.members().my_nodes() {
                     match stored_block(&stored, node) {
@@ -407,7 +410,10 @@ impl<T: Transport> Group<T> {
                             listed.push((node, note.offset, records));
                         }
                         Ok(_) => {}
-                        Err(error) => read = Err(error),
+                        Err(error) if error.status == Status::DataLost => {
+                            missing.insert(home_of(engine.members(), node));
+                        }
+                        Err(error) => read = Some(error),
                     }
                 }
                 sorted.list_blocks(listed);
@@ -415,7 +421,16 @@ impl<T: Transport> Group<T> {
                 sorted.safety.absent = engine.members().faulty().clone();
                 moved?;
                 // A block may have been lost before.
-                engine.all_or_none(read)?;
+                let missing = union_of_all(engine, &missing, read)?;
+                if !missing.is_empty() {
+                    let names: Vec<String> = missing.iter().map(|rank| rank.to_string()).collect();
+                    let text = format!(
+                        "the stored block of rank {} is lost: call ftsort_store_clear to sort again",
+                        names.join(", ")
+                    );
+                    *lost = missing;
+                    return Err(Error::new(Status::DataLost, text));
+                }
                 let is_whole = *engine.members().membership() == membership;
                 sorted.safety.membership = membership;
                 if is_whole || mutant(Mutant::StoredBlocksNotListedAgain) {

@@ -133,12 +133,14 @@ impl CustomLoop<'_, '_, '_> {
 
     fn commit(&mut self, done: bool) -> Result<bool> {
         self.checkpoints
-            .commit(self.context.engine, done, Ok(()), self.context.lost)
+            .commit(self.context.engine, done, Ok(()), self.context.lost)?
+            .all()
     }
 
     fn commit_to(&mut self, done: bool, lost: &mut RankSet) -> Result<bool> {
         self.checkpoints
-            .commit(self.context.engine, done, Ok(()), lost)
+            .commit(self.context.engine, done, Ok(()), lost)?
+            .all()
     }
 
     /// Exchanges states along dimension s. Returns false if a rank failed, or memory was short.

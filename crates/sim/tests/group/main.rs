@@ -3,6 +3,7 @@
 
 mod arrays;
 mod collectives;
+mod commits;
 mod comparators;
 mod exclusions;
 mod external;

@@ -185,10 +185,14 @@ fn survived(
     if !job.lost.is_empty() {
         let told: Vec<Status> = statuses(&job.outcomes).into_iter().flatten().collect();
         // With a stored result the inputs of the failed ranks are not needed.
-        return match told == vec![Status::DataLost; survivors] && !was_stored {
-            true => Ok(true),
-            false => Err(format!("{:?} are lost: {:?}", job.lost, job.outcomes)),
-        };
+        let have_failed = job
+            .lost
+            .iter()
+            .all(|rank| job.outcomes[rank.index()].is_none());
+        if told == vec![Status::DataLost; survivors] && have_failed && !was_stored {
+            return Ok(true);
+        }
+        return Err(format!("{:?} are lost: {:?}", job.lost, job.outcomes));
     }
     let is_whole = job.check(was_stored)?;
     // A rank that fails after the last call takes its blocks along.

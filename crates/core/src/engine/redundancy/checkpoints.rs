@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use super::committed::{CommittedStates, NOTE, StatesCommit, nothing};
 use super::holders::Holdings;
 use super::versions::{Versions, retire_before};
 use crate::block::{Block, Run};
@@ -22,12 +23,9 @@ use crate::store::directory::Directory;
 use crate::store::named::{NamedStates, StatesManifest};
 use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::{Node, NodeSet};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Result, Status};
-
-/// The origin of the run with a note, which is no rank.
-const NOTE: Rank = Rank(u32::MAX);
 
 /// The states of a program have no digests, so that no rank is accused.
 static NONE_ACCUSED: BTreeMap<Rank, u32> = BTreeMap::new();
@@ -205,7 +203,7 @@ impl Checkpoints {
                     Err(error) => read = Err(error),
                 }
             }
-            if self.commit(engine, true, read, lost)? {
+            if self.commit(engine, true, read, lost)?.all()? {
                 return Ok(());
             }
         }
@@ -304,22 +302,22 @@ impl Checkpoints {
 
     /// Makes the states that were put the committed version, if all ranks are `done` and no failure was found
     /// since the round began; states of other nodes stay as they are. Then begins the next round, as
-    /// [`Checkpoints::begin`]. Returns whether the states are committed. `sound`: the error of this rank's
-    /// call, if any; then all ranks fail. Collective.
+    /// [`Checkpoints::begin`]. `sound`: the error of this rank's call, if any; then all ranks fail, and keep the states
+    /// that were put if the error is one of arguments. Collective.
     pub fn commit(
         &mut self,
         engine: &mut Engine<'_>,
         done: bool,
         sound: Result<()>,
         lost: &mut RankSet,
-    ) -> Result<bool> {
+    ) -> Result<StatesCommit> {
         let number = self.version() + 1;
-        let committed = self.commit_silently(engine, done, sound, lost)?;
-        if committed {
+        let commit = self.commit_silently(engine, done, sound, lost)?;
+        if commit.is_committed {
             engine.round = number;
             engine.tell(Event::Round);
         }
-        Ok(committed)
+        Ok(commit)
     }
 
     /// As [`Checkpoints::commit`], without an event of the commit.
@@ -329,7 +327,7 @@ impl Checkpoints {
         done: bool,
         sound: Result<()>,
         lost: &mut RankSet,
-    ) -> Result<bool> {
+    ) -> Result<StatesCommit> {
         // The next commit overwrites the files of a version that was not committed, so the manifest must not name it.
         if let Err(error) = self.confirm_name(engine) {
             self.begin(engine, lost)?;
@@ -340,7 +338,7 @@ impl Checkpoints {
         if !is_sound && !mutant(Mutant::CallerRoundSpansFailure) {
             // All ranks know this, so there is nothing to agree on.
             self.begin(engine, lost)?;
-            return Ok(false);
+            return Ok(StatesCommit::NONE);
         }
         engine.round = self.version() + 1;
         let version_id = self.next_version_id(engine);
@@ -348,9 +346,9 @@ impl Checkpoints {
         result.complete = done || mutant(Mutant::UnfinishedCheckpointsCommitted);
         result.check(sound);
         for node in engine.members.my_nodes() {
-            let staged = self.staged.remove(&node);
-            let block = staged.or_else(|| self.blocks.get(&node).cloned());
-            result.blocks.insert(node, block.unwrap_or_else(nothing));
+            let block = self.staged.get(&node).or_else(|| self.blocks.get(&node));
+            let block = block.cloned().unwrap_or_else(nothing);
+            result.blocks.insert(node, block);
         }
         let result = self.versions(engine).save(version_id, result)?;
         if mutant(Mutant::StatesNamedBeforeCommit) {
@@ -366,18 +364,28 @@ impl Checkpoints {
                 self.blocks = result.blocks;
                 retire_before(&mut *self.store, version_id.version);
                 self.staged.clear();
+                let mut moved = Ok(());
                 if !self.is_whole(engine) && !mutant(Mutant::StatesNotMovedAfterManifest) {
                     // A rank failed while the manifest was written.
-                    self.begin(engine, lost)?;
+                    moved = self.begin(engine, lost);
                 }
-                Ok(true)
+                if mutant(Mutant::ErrorAfterCommitEndsIt) {
+                    moved.clone()?;
+                }
+                Ok(StatesCommit {
+                    is_committed: true,
+                    moved,
+                })
             }
             Verdict::Replay => {
                 self.begin(engine, lost)?;
-                Ok(false)
+                Ok(StatesCommit::NONE)
             }
             Verdict::Failed(status) => {
-                self.begin(engine, lost)?;
+                // After a wrong argument the caller repeats the call with the same states.
+                if status != Status::Argument || mutant(Mutant::StatesOfRefusedCommitDiscarded) {
+                    self.begin(engine, lost)?;
+                }
                 Err(agreed_error(status, result.error))
             }
         }
@@ -529,33 +537,6 @@ impl Checkpoints {
     }
 }
 
-/// The states of one version, as this rank can read them.
-pub struct CommittedStates {
-    /// Those that this rank has in its memory.
-    here: BTreeMap<Node, Block>,
-    /// Those of all ranks; None: they are not in files.
-    files: Option<Directory>,
-    version_id: VersionId,
-}
-
-impl CommittedStates {
-    /// Returns the state of a node, and its note; None if it was never put, or its file is missing or damaged.
-    pub fn get(&self, node: Node) -> Result<Option<(Slice, Option<Slice>)>> {
-        let block = match (self.here.get(&node), &self.files) {
-            (Some(block), _) => Some(block.clone()),
-            (None, Some(files)) => files.get(self.version_id, node)?,
-            (None, None) => None,
-        };
-        Ok(block.filter(|block| *block != nothing()).map(|block| {
-            let (notes, state): (Vec<Run>, Vec<Run>) =
-                (block.runs.into_iter()).partition(|run| run.origin == NOTE);
-            let first = |runs: Vec<Run>| runs.into_iter().next().map(|run| run.data);
-            let state = first(state).unwrap_or_else(|| Buffer::default().into());
-            (state, first(notes))
-        }))
-    }
-}
-
 /// Returns the nodes that any survivor names. None: a rank failed.
 fn nodes_of_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<Vec<Node>>> {
     let mine: Vec<u8> = mine.iter().flat_map(|node| node.0.to_le_bytes()).collect();
@@ -569,11 +550,6 @@ fn nodes_of_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<Vec<Nod
             .collect()
     };
     Ok(reports.map(|reports| reports.iter().flat_map(|(_, words)| nodes(words)).collect()))
-}
-
-/// The entry of a state that was never put. A state of no bytes is an unsorted block.
-fn nothing() -> Block {
-    Block::empty()
 }
 
 /// Adds the homes of the nodes to `lost`; for a node without a home, or with an idle spare as its home, the rank

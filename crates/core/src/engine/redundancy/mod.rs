@@ -10,6 +10,7 @@
 //! inputs.
 
 pub mod checkpoints;
+pub mod committed;
 pub mod held;
 pub mod holders;
 mod inventory;

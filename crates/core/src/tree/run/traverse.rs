@@ -221,7 +221,7 @@ impl<'m> NodeData<'m> {
         let merged = segments.try_fold(first.data, |low, high| {
             merge_two(self.merge, &low, &high.data)
         });
-        match merged {
+        match merged.and_then(aligned) {
             Ok(merged) => Some(merged),
             Err(error) => {
                 self.error.get_or_insert(error);
@@ -308,6 +308,15 @@ impl<'m> NodeData<'m> {
         } else {
             self.forwarding.insert((hop.to, hop.message), block);
         }
+    }
+}
+
+/// Returns data at a multiple of 8, copied if necessary: those that were never merged lie anywhere in a message.
+fn aligned(data: Slice) -> Result<Slice> {
+    if data.as_ptr().addr().is_multiple_of(8) {
+        Ok(data)
+    } else {
+        Ok(Buffer::copy_of(&data)?.into())
     }
 }
 
