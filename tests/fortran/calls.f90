@@ -308,7 +308,7 @@ contains
   ! A sort of an array without a group of the caller has its error text.
   subroutine different_kinds
     integer(c_int32_t) :: integers(3), status
-    character(len=:), allocatable :: text
+    character(len=:), allocatable :: text, text_of_group
     type(c_ptr) :: group
     integers = 1
     if (me == 0) then
@@ -319,7 +319,8 @@ contains
     text = ftsort_error_text(c_null_ptr)
     call expect(status == FTSORT_ERR_ARGUMENT, "different kinds of numbers are an error")
     call ok(ftsort_group_of(comm, group), "ftsort_group_of")
-    call expect(len(text) > 0 .and. text == ftsort_error_text(group), "the error text of a sort without a group")
+    text_of_group = ftsort_error_text(group)
+    call expect(len(text) > 0 .and. text == text_of_group, "the error text of a sort without a group")
   end subroutine
 
   subroutine queries
