@@ -130,16 +130,26 @@ PROCEDURES = """\
     status = ftsort_run(group, ftsort_record_of_{name}(values), data, size(values, kind=c_size_t), result)
   end function
 
-  ! Points `values` to the numbers of block `index` of a result, from 1; they live as long as the result. A block that
-  ! does not exist has no numbers.
+  ! Points `values` to the numbers of block `index` of a result, from 1; they live as long as the result. Bytes, such as
+  ! those of rounds and trees, are read as numbers of this kind. There are none if the block does not exist, or if its
+  ! elements are neither bytes nor of the size of this kind.
   subroutine ftsort_values_{name}(result, index, values)
     type(c_ptr), intent(in) :: result
     integer, intent(in) :: index
     {type}, pointer, intent(out) :: values(:)
     type(ftsort_block) :: block
+    integer(c_size_t) :: at, number_bytes, element_bytes
     integer(c_int32_t) :: status
-    status = ftsort_result_block(result, int(index - 1, c_size_t), block)
-    if (status /= FTSORT_OK) block%count = 0
+    at = int(index - 1, c_size_t)
+    number_bytes = storage_size(values) / 8
+    element_bytes = 0
+    status = ftsort_result_block(result, at, block)
+    if (status == FTSORT_OK) status = ftsort_result_column(result, at, 0_c_size_t, block%data, element_bytes)
+    if (element_bytes == 1) then
+      block%count = block%count / number_bytes
+    else if (element_bytes /= number_bytes) then
+      block%count = 0
+    end if
     call c_f_pointer(block%data, values, [block%count])
   end subroutine
 """

@@ -227,6 +227,7 @@ contains
     end do
     call has_total(int(ranks, c_int64_t) * n, "all numbers")
     call generic_kinds
+    call other_sizes
     call different_kinds
     record = by(0_c_size_t, 0_c_size_t, FTSORT_KEY_COMPARE)
     record%compare = c_funloc(compare)
@@ -303,6 +304,28 @@ contains
     call ftsort_values(result, 1, found_real)
     if (me == 0) call expect(found_real(1) < 0, "reals in order")
     call has_total(3_c_int64_t * ranks, "reals")
+  end subroutine
+
+  ! A pointer to numbers of another size than that of the elements has none; one to bytes has as many as fit.
+  subroutine other_sizes
+    integer(c_int32_t), target :: integers(3) = [3_c_int32_t, 1_c_int32_t, 2_c_int32_t]
+    integer(c_int8_t), target :: bytes(20) = 1_c_int8_t
+    integer(c_int8_t), pointer :: found8(:)
+    integer(c_int32_t), pointer :: found32(:)
+    real(c_double), pointer :: found(:)
+    call ok(ftsort_run(g, integers, result), "integers")
+    call ftsort_values(result, 1, found)
+    call expect(size(found) == 0, "no numbers of 64 bits in a result of 32 bits")
+    call ftsort_values(result, 1, found8)
+    call expect(size(found8) == 0, "no numbers of 8 bits in a result of 32 bits")
+    call ftsort_values(result, 5, found32)
+    call expect(size(found32) == 0, "no numbers in a block that does not exist")
+    call has_total(3_c_int64_t * ranks, "integers")
+    call ok(ftsort_run(g, bytes, result), "bytes")
+    call ftsort_values(result, 1, found8)
+    call ftsort_values(result, 1, found32)
+    call expect(size(found32) == size(found8) / 4, "bytes as numbers of 32 bits")
+    call has_total(20_c_int64_t * ranks, "bytes")
   end subroutine
 
   ! A sort of an array without a group of the caller has its error text.
@@ -388,7 +411,7 @@ contains
     integer(c_int64_t) :: first, count
     type(ftsort_simulation_options), target :: simulation
     integer(c_int64_t), target :: state, states(4) = [1, 2, 3, 4]
-    integer(c_int64_t), pointer :: sum
+    integer(c_int64_t), pointer :: sum, sums(:)
     type(ftsort_block) :: block
     type(c_ptr) :: addresses(4)
     rounds = ftsort_rounds_init()
@@ -400,6 +423,9 @@ contains
     call ok(ftsort_result_block(result, 0_c_size_t, block), "ftsort_result_block")
     call c_f_pointer(block%data, sum)
     call expect(sum == ranks * (ranks + 1) / 2, "the sum")
+    call expect(block%count == 8, "the bytes of the sum")
+    call ftsort_values(result, 1, sums)
+    call expect(size(sums) == 1 .and. sums(1) == sum, "the sum as a number")
     call ftsort_result_free(result)
     simulation = ftsort_simulation_options_init()
     simulation%failures = 1
