@@ -149,7 +149,7 @@ struct comparison {
     static_assert(ascending == 0 || (!std::is_pointer_v<key> && !std::is_array_v<key>),
                   "std::less and std::greater compare the addresses of pointers and arrays: name the member "
                   "(&star::name), or let the projection return a std::string_view");
-    if constexpr (ascending != 0 && (std::is_same_v<key, float> || std::is_same_v<key, double>)) {
+    if constexpr (ascending != 0 && std::is_floating_point_v<key>) {
       const auto low = total_order(one), high = total_order(other);
       return low == high ? 0 : low < high ? -ascending : ascending;
     } else {

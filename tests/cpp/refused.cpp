@@ -1,4 +1,5 @@
-/* Orders that compile (REFUSED is 0), and orders that the headers refuse because they would compare addresses. */
+/* Orders that compile (REFUSED is 0), and orders that the headers refuse: 1 to 5 would compare addresses, and 6 and 7
+ * have keys of long double, which would not be in the total order. */
 #include <functional>
 #include <string_view>
 
@@ -15,6 +16,7 @@ ftsort::order<star> orders[] = {
     ftsort::order<star>::of(std::greater<>{}, &star::magnitude),
     ftsort::order<star>::of(std::less<>{}, [](const star &s) { return std::string_view(s.name); }),
     ftsort::order<star>::of(std::less<std::string_view>{}, [](const star &s) { return s.name; }),
+    ftsort::order<star>::of([](long double a, long double b) { return a < b; }, &star::magnitude),
 };
 #elif REFUSED == 1
 auto by_pointer = ftsort::order<star>::of(std::less<>{}, [](const star &s) { return s.name; });
@@ -30,4 +32,11 @@ ftsort::sorted<star> sorted(const ftsort::group &g, const std::vector<star> &sta
 {
   return g.sort(stars, [](const star &s) { return s.name; });
 }
+#elif REFUSED == 6
+auto by_long_double = ftsort::order<star>::of(std::less<>{}, [](const star &s) -> long double { return s.magnitude; });
+#elif REFUSED == 7
+struct measure {
+  long double value;
+};
+auto by_long_member = ftsort::order<measure>::of(std::greater<>{}, &measure::value);
 #endif

@@ -165,20 +165,26 @@ fn cpp_compilers() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Orders by the address of a pointer or an array are refused, by a text that names the remedy; others compile.
+/// Orders by the address of a pointer or an array, and by a `long double`, are refused, by a text that names the remedy;
+/// others compile.
 fn cpp_refusals() -> Result<(), Failed> {
     let compiles = |refused: usize| {
         let option = format!("-DREFUSED={refused}");
         cpp_compiles("tests/cpp/refused.cpp", "g++", "c++17", &option)
     };
     compiles(0)?;
-    for refused in 1..=5 {
+    for refused in 1..=7 {
         let Err(error) = compiles(refused) else {
             return Err(format!("the order {refused} compiles").into());
         };
         let text = error.message().unwrap_or_default();
+        let reason = if refused <= 5 {
+            "compare the addresses"
+        } else {
+            "long double has no order"
+        };
         require(
-            text.contains("compare the addresses"),
+            text.contains(reason),
             format!("the order {refused} is refused for another reason"),
             text,
         )?;
@@ -224,7 +230,7 @@ pub fn cases() -> Vec<Case> {
     ));
     cases.push(Case::new(
         true,
-        "C++ orders by addresses do not compile",
+        "C++ orders by addresses and long doubles do not compile",
         cpp_refusals,
     ));
     cases
