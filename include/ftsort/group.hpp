@@ -508,6 +508,14 @@ class basic_group {
     return status;
   }
 
+  /** Keeps the options of a monitor while the group of C can call their test procedure. A group of `of` can outlive this
+   * object, which does not learn of its end, so its options are never released. */
+  void keep(const std::shared_ptr<const void> &options) const
+  {
+    monitor_options_ = options;
+    if (!native_.get_deleter().owns) static_cast<void>(new std::shared_ptr<const void>(options));
+  }
+
   template <class Range>
   static std::size_t bytes_of(const Range &range)
   {

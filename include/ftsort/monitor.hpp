@@ -25,7 +25,8 @@ struct monitor_cost {
   std::uint64_t sent, answered;
 };
 
-/** The monitor of a group, which must outlive this object and not be moved. The group keeps the test procedure. */
+/** The monitor of a group, which must outlive this object and not be moved. The group keeps the test procedure.
+ * A group of `of`, which goes on with the monitor when its object has ended, keeps it until the process ends. */
 template <class Policy>
 class monitor {
   template <class T>
@@ -43,7 +44,7 @@ class monitor {
     }
     const ftsort_monitor *native = nullptr;
     const ftsort_status status = ftsort_monitor_start(of_group.native(), &native_options, &native);
-    if (status == FTSORT_OK) of_group.monitor_options_ = kept;
+    if (status == FTSORT_OK) of_group.keep(kept);
     return of_group.finish(status, [&] { return monitor(of_group, native); });
   }
 

@@ -15,6 +15,7 @@ const PROGRAMS: &str = "
  quick | cpp/objects.cpp   | 3 | every C++ function
  all   | cpp/objects.cpp   | 2 | every C++ function
  all   | cpp/objects.cpp   | 4 | every C++ function
+ all   | cpp/borrowed.cpp  | 2 | monitors of communicators
  all   | fortran/calls.f90 | 2 | every Fortran function
  all   | fortran/calls.f90 | 3 | every Fortran function
  all   | fortran/calls.f90 | 4 | every Fortran function
