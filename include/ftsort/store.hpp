@@ -40,7 +40,8 @@ class store {
   }
 
   /** Returns the committed state of a node as elements of type `T`; none if no state was committed or if it is lost.
-   * The view is valid until the next fault_check, commit or clear (ftsort_store_get). [L] */
+   * The view is valid until the next fault_check, commit, clear or sort_stored, the next `run` of rounds with
+   * `store_every`, or the release of the group (ftsort_store_get). [L] */
   template <class T>
   returned<view<const T>> get(std::int32_t node) const
   {
