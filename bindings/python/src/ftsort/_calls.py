@@ -17,7 +17,7 @@ from ftsort._layout import Encoder
 #: Arrays that MPI may still read after an MpiError or an InternalError; they must not change before the process ends.
 _pinned: List[Any] = []
 
-_BUSY = "the group is busy with another call: call it after that call has returned"
+BUSY = "the group is busy with another call: call it after that call has returned"
 
 
 class Calls:
@@ -52,10 +52,10 @@ class Calls:
         with self._questions:
             begun, pointer = self._begun, self._pointer()
             if self._lock.locked():
-                raise StateError(_BUSY)
+                raise StateError(BUSY)
             yield pointer
             if self._lock.locked() or self._begun != begun:
-                raise StateError(_BUSY)
+                raise StateError(BUSY)
 
     def _check_local(self, status: int) -> None:
         if status != 0:
@@ -170,7 +170,7 @@ class Calls:
             held.extend(map(self._lock.acquire, [False]))
             if not held[0]:
                 # The library would refuse the call too, but the call that runs needs its encoders.
-                raise StateError(_BUSY)
+                raise StateError(BUSY)
             self._begun += 1
             self._callbacks.layouts = list(layouts)
             pointer = self._pointer()

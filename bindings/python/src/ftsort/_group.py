@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, List, NoReturn, Optional, Sequence, 
 import numpy as np
 
 from ftsort import _native
-from ftsort._calls import Calls
+from ftsort._calls import BUSY, Calls
 from ftsort._config import Callbacks, Event, Stats, algorithm_numbers, make_config
 from ftsort._errors import ArgumentError, InternalError, StateError, error_of, integer
 from ftsort._external import ExternalSorts
@@ -478,10 +478,20 @@ class Group(NotCopied, Queries, ExternalSorts):
 
         After failures ``MPI_Finalize``, which mpi4py calls at the end of the process, can wait for failed ranks: end
         the process with `leave` then.
+
+        Raises
+        ------
+        StateError
+            A call uses the group, which stays open. A callback of the group cannot close it.
         """
-        with self._questions:
-            self._handle = None  # Local questions of other threads have been answered, and no new one begins.
-        self._close()
+        if not self._lock.acquire(False):
+            raise StateError(BUSY)  # The library would keep the group for the rest of the process.
+        try:
+            with self._questions:
+                self._handle = None  # Local questions of other threads have been answered, and no new one begins.
+            self._close()
+        finally:
+            self._lock.release()
 
     def leave(self, exit_code: int = 0) -> NoReturn:
         """Ends the process, in place of `close` and of the end of the program. [collective]

@@ -28,6 +28,33 @@ def test_local_questions_while_a_call_uses_the_group():
         assert group.failed == [] and group.executor(2**40) == -1 and group.is_failed(-2**40)
 
 
+@pytest.mark.parametrize("place", ["a callback", "another thread"])
+def test_a_group_that_a_call_uses_cannot_be_closed(monkeypatch, place):
+    refusals, freed = [], []
+
+    def close():
+        with pytest.raises(ftsort.StateError, match="busy"):
+            group.close()
+        refusals.append(group)
+
+    def on_event(_event):
+        if place == "a callback":
+            close()
+        else:
+            thread = threading.Thread(target=close)
+            thread.start()
+            thread.join()
+
+    group = ftsort.Group(on_event=on_event)
+    free = group._library.free
+    monkeypatch.setattr(group._library, "free", lambda pointer: freed.append(pointer) or free(pointer))
+    assert group.sort(np.arange(50)).total == 50 * SIZE
+    assert refusals and freed == []
+    pointer = group._pointer()
+    group.close()
+    assert freed == [pointer] and "closed" in repr(group)
+
+
 @pytest.mark.parametrize("ends", [True, False], ids=["a whole call", "the begin of a call"])
 def test_a_call_during_a_local_question(monkeypatch, ends):
     """The library answers for no group while a call runs, and a question takes a call of it for each rank."""
