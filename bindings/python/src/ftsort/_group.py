@@ -15,7 +15,7 @@ import numpy as np
 from ftsort import _native
 from ftsort._calls import BUSY, Calls
 from ftsort._config import Callbacks, Event, Stats, algorithm_numbers, make_config
-from ftsort._errors import ArgumentError, InternalError, StateError, error_of, integer
+from ftsort._errors import ArgumentError, InternalError, PeerArgumentError, StateError, error_of, integer
 from ftsort._external import ExternalSorts
 from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout, as_array, listed
 from ftsort._queries import Queries
@@ -498,18 +498,33 @@ class Group(NotCopied, Queries, ExternalSorts):
 
         Waits for the other survivors, and then ends the process without the wait for failed ranks in
         ``MPI_Finalize``. Standard streams and logs are flushed; functions of `atexit` are not called.
+
+        Raises
+        ------
+        ArgumentError
+            `exit_code` is no integer of 32 bits. No rank ends, and the group stays open.
         """
-        exit_code = integer("exit_code", exit_code, -2**31, 2**31 - 1)
-        with self._asking():
-            pass  # Files of the store are not removed while a call uses the group.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        logging.shutdown()
-        if self._has_files:
-            # No array is used any more, because the process ends.
-            for owned in list(self._owned):
-                owned._release()
-        self._call(self._library.leave, exit_code)
+        with self._refusing(lambda: self._agree(self._pointer(), False)):
+            exit_code = integer("exit_code", exit_code, -2**31, 2**31 - 1)
+
+        def leave(pointer: int) -> Any:
+            # For the library every exit code is valid. An unusable group has no agreement, and is left all the same.
+            status, is_valid = self._agree(pointer, True)
+            if status == 0 and not is_valid:
+                return PeerArgumentError.status
+            sys.stdout.flush()
+            sys.stderr.flush()
+            logging.shutdown()
+            if self._has_files:
+                # No array is used any more, because the process ends.
+                for owned in list(self._owned):
+                    owned._release()
+            return self._library.leave(pointer, exit_code)
+
+        try:
+            self._call(leave)
+        except PeerArgumentError:
+            raise PeerArgumentError("exit_code is invalid on another rank") from None
         raise InternalError("the call that ends the process has returned")
 
     def __enter__(self) -> "Group":

@@ -384,8 +384,11 @@ def test_wrong_uses_of_results_on_one_rank(group):
 
 
 def test_leave_with_a_wrong_exit_code(group):
+    for wrong in ("zero", 2**31):
+        refused(lambda: group.leave(wrong if RANK == CULPRIT else 0), "exit_code")
     with pytest.raises(ftsort.ArgumentError, match="exit_code"):
-        group.leave("zero")
+        group.leave(None)
+    assert group.sort([1.0]).total == SIZE
 
 
 def test_exceptions_of_callbacks(group):
