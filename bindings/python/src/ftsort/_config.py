@@ -227,9 +227,14 @@ def _choice(name: str, value: Any, choices: Dict[str, int]) -> int:
     raise ArgumentError(f"{name} is {value!r}, expected one of {', '.join(choices)}")
 
 
-def _number(name: str, value: Any, most: int) -> int:
-    """Returns a number in the range of its C type; None is 0, the default."""
-    return 0 if value is None else integer(name, value, 0, most)
+def _number(name: str, value: Any, most: int, least: int = 1) -> int:
+    """Returns a number in the range of its C type; None is 0, which selects the default of the library."""
+    if value is None:
+        return 0
+    try:
+        return integer(name, value, least, most)
+    except ArgumentError as error:
+        raise ArgumentError(f"{error}, or None for the default") from None
 
 
 def _timeout(value: Optional[float]) -> int:
@@ -281,7 +286,7 @@ def make_config(callbacks: Callbacks, accept_no_ulfm: bool, options: Dict[str, A
         threads=_number("threads", options["threads"], word),
         accept_no_ulfm=int(accept_no_ulfm),
         timeout_ms=_timeout(options["timeout"]),
-        min_survivors=_number("min_survivors", options["min_survivors"], word),
+        min_survivors=_number("min_survivors", options["min_survivors"], word, least=0),
         memory_limit=_number("memory_limit", options["memory_limit"], size),
         store_directory=_path("store_directory", options["store_directory"]),
         faults=_path("faults", options["faults"]),
@@ -292,7 +297,7 @@ def make_config(callbacks: Callbacks, accept_no_ulfm: bool, options: Dict[str, A
         trace=_path("trace", options["trace"]),
         store_sync=int(bool(options["store_sync"])),
         group_access=int(bool(options["group_access"])),
-        spares=_number("spares", options["spares"], word),
+        spares=_number("spares", options["spares"], word, least=0),
         release_after_run=int(bool(options["release_after_run"])),
         parity=_number("parity", options["parity"], word),
         parity_group=_number("parity_group", options["parity_group"], word),

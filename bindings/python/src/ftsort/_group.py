@@ -364,9 +364,9 @@ class Group(NotCopied, Queries, ExternalSorts):
 
         Parameters
         ----------
-        flags : int
-            A number of 32 bits. If it is none on one rank, that rank gets `ArgumentError`, and counts as 0 for the
-            others.
+        flags : int or bool
+            A number of 32 bits; True is 1. If it is none on one rank, that rank gets `ArgumentError`, and counts as 0
+            for the others.
 
         Returns
         -------
@@ -392,7 +392,7 @@ class Group(NotCopied, Queries, ExternalSorts):
                 self._uncounted = 0  # The other ranks have counted these failures.
 
         with self._refusing(refuse):
-            if isinstance(flags, bool):
+            if isinstance(flags, (bool, np.bool_)):
                 flags = int(flags)
             if not isinstance(flags, (int, np.integer)) or not 0 <= flags < 2**32:
                 raise ArgumentError(f"flags is {flags!r}, expected an integer of 32 bits")

@@ -110,6 +110,8 @@ def test_different_types_are_an_error_on_all_ranks(group):
 
 def test_agree(group):
     assert group.agree(2**32 - 1 - (1 << RANK)) == (2**32 - 1 - (2**SIZE - 1), 0)
+    assert group.agree(np.bool_(True)) == group.agree(True) == (1, 0)
+    assert group.agree(np.arange(SIZE)[RANK] == 0) == (int(SIZE == 1), 0)
     assert group.fault_check() == 0
     if SIZE == 1:
         for wrong in (-1, 2**32, 1.5, "1"):
@@ -151,6 +153,8 @@ def test_queries(group):
     (dict(algorithm=1), "algorithm is 1"), (dict(pivot="x"), "pivot"), (dict(repair="x"), "repair"),
     (dict(checks="x"), "checks"), (dict(replicas=-1), "replicas is -1"), (dict(replicas=1.5), "integer"),
     (dict(store="parity", parity=8), "set config.parity_group to more than config.parity"),
+    *(({name: 0}, f"{name} is 0, expected 1 to .*, or None for the default")
+      for name in ("replicas", "parity", "parity_group", "memory_limit", "threads")),
     (dict(timeout=0), "seconds"), (dict(timeout="1"), "seconds"), (dict(memory_limit=2**64), "memory_limit"),
     (dict(store_directory="a\0b", store="directory"), "NUL"), (dict(store="reload"), "needs the argument reload"),
 ])
