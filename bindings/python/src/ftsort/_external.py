@@ -55,7 +55,8 @@ class ExternalSorts(Calls):
         sources : path or sequence of paths
             The files, which are taken as one, one after the other. Every rank must be able to read all of them.
         output : path
-            The sorted file, in a directory that all ranks can write. An existing file is replaced at the end.
+            The sorted file, in a directory that all ranks can write. An existing file is replaced at the end. The mode is
+            0600, also if a file with another mode is replaced.
         dtype : numpy.dtype
             The type of the elements of the files.
         key, descending, compare

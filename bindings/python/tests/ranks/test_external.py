@@ -4,6 +4,7 @@ import ftsort
 
 import errno
 import os
+import stat
 
 import numpy as np
 import pytest
@@ -84,6 +85,17 @@ def test_a_complete_sort_is_not_repeated(group, shared_path):
 def reverse(one, other):
     """Compares two elements for descending order."""
     return int(other > one) - int(other < one)
+
+
+@pytest.mark.parametrize("compare", [None, reverse])
+def test_only_the_user_can_read_the_output(group, shared_path, compare):
+    source, output = write(f"{shared_path}/in", np.arange(9.0)), f"{shared_path}/out"
+    if RANK == 0:
+        open(output, "w").close()
+        os.chmod(output, 0o644)
+    MPI.COMM_WORLD.barrier()
+    group.external_sort(source, output, "f8", compare=compare)
+    assert stat.S_IMODE(os.stat(output).st_mode) == 0o600
 
 
 @pytest.mark.parametrize("parts", [0, 3])
