@@ -221,10 +221,13 @@ class Group(NotCopied, Queries, ExternalSorts):
 
         Notes
         -----
-        Floats have the total order of IEEE 754: -NaN, -inf, ..., -0.0, +0.0, ..., +inf, +NaN, so -0.0 comes before
-        0.0, and the NaN of NumPy comes last as in `numpy.sort`. NaT is the smallest datetime64 and timedelta64 and
-        comes first, whereas `numpy.sort` puts it last. False comes before True. ``S`` is ordered by bytes and ``U``
-        by code points. A float16 key is mapped to an integer and back, which takes a copy in each direction.
+        The order differs from that of `numpy.sort` for floats and times. Floats have the total order of IEEE 754: -NaN,
+        -inf, ..., -0.0, +0.0, ..., +inf, +NaN. So -0.0 comes before 0.0, and a NaN with the sign bit comes first. The NaN of
+        ``numpy.nan`` has no sign bit and comes last, but that of 0/0 and of inf - inf has one on x86_64. NaT is the
+        smallest datetime64 and timedelta64 and comes first, whereas `numpy.sort` puts it last.
+
+        False comes before True. ``S`` is ordered by bytes and ``U`` by code points. A float16 key is mapped to an integer
+        and back, which takes a copy in each direction.
 
         Examples
         --------

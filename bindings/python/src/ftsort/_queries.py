@@ -71,7 +71,9 @@ class Queries(Calls):
             columns=[Column("keys", given.layout.dtype, given.layout), Column("values", rows.dtype)])
 
     def argsort(self, array: Any, key: Key = None, descending: Descending = False) -> Result:
-        """Returns the positions of the elements in sorted order, as `numpy.argsort` does. [collective]
+        """Returns the positions of the elements in sorted order. [collective]
+
+        As ``numpy.argsort(kind="stable")``, but NaN, -0.0 and NaT have the places that `Group.sort` describes.
 
         Parameters
         ----------
@@ -155,7 +157,10 @@ class Queries(Calls):
         return self._elements(function, given, pointer, len(numbers), wanted.ndim)
 
     def quantiles(self, array: Any, fractions: Any, key: Key = None, descending: Descending = False) -> np.ndarray:
-        """Returns exact quantiles, as ``numpy.quantile(method="inverted_cdf")`` does, without a sort. [collective]
+        """Returns exact quantiles without a sort. [collective]
+
+        As ``numpy.quantile(method="inverted_cdf")``, but NaN and NaT are elements as all others, with the places that
+        `Group.sort` describes. NumPy returns NaN or NaT for every fraction if one element is NaN or NaT.
 
         Parameters
         ----------
@@ -226,7 +231,10 @@ class Queries(Calls):
                                  layouts=[given.layout], columns=[_records(given)])
 
     def unique(self, array: Any, key: Key = None, descending: Descending = False) -> Result:
-        """Returns the distinct keys in order, as ``numpy.unique(return_counts=True)`` does. [collective]
+        """Returns the distinct keys in order. [collective]
+
+        As ``numpy.unique(return_counts=True)``, but in the order that `Group.sort` describes, and keys are equal only if
+        they are equal in that order: 0.0 and -0.0 are two keys, and so are NaN with different bits.
 
         Parameters
         ----------
@@ -253,6 +261,9 @@ class Queries(Calls):
     def group_by(self, array: Any, key: Key, aggregates: Mapping[str, Aggregate],
                  descending: Descending = False) -> Result:
         """Aggregates the elements of each key, in the order of keys. [collective]
+
+        Keys are equal as in `unique`. "min" and "max" are the first and the last number in the order that `Group.sort`
+        describes, whereas `numpy.min` and `numpy.max` return NaN or NaT if one element is NaN or NaT.
 
         Parameters
         ----------

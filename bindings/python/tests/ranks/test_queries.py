@@ -120,6 +120,27 @@ def test_group_by(group, keys):
     check(result, earliest, "earliest")
 
 
+def test_differences_from_numpy(group):
+    """NaN with and without the sign bit, both zeros, and NaT."""
+    size, low, high = MPI.COMM_WORLD.size, -np.nan, np.nan
+    table = np.zeros(6, [("shop", "i4"), ("mass", "f8"), ("seen", "M8[s]")])
+    table["mass"] = [0.0, high, -0.0, low, high, 1.0]
+    table["seen"][2] = "NaT"
+    keys, counts = np.array([low, -0.0, 0.0, 1.0, high]), np.array([1, 1, 1, 1, 2], "u8") * size
+    assert len(np.unique(table["mass"])) < len(keys)
+    check(group.unique(table["mass"]), keys)
+    check(group.unique(table["mass"]), counts, "counts")
+    check(group.group_by(table, "mass", {"n": "count"}), counts, "n")
+    assert group.quantiles(table["mass"], 0.5) == 0.0 and np.isnan(np.quantile(table["mass"], 0.5))
+    groups = group.group_by(table, "shop", {"low": ("min", "mass"), "high": ("max", "mass"), "first": ("min", "seen"),
+                                            "last": ("max", "seen")})
+    check(groups, np.array([low]), "low")
+    check(groups, np.array([high]), "high")
+    check(groups, np.array(["NaT"], "M8[s]"), "first")
+    check(groups, np.zeros(1, "M8[s]"), "last")
+    assert np.isnat(table["seen"].max())
+
+
 def test_group_by_plain_numbers(group):
     parts = [part % 7 for part in inputs("u4")]
     keys, counts = np.unique(np.concatenate(parts), return_counts=True)
