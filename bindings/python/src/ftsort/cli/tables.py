@@ -151,12 +151,13 @@ def _overrides(dtype: Optional[str]) -> Dict[str, str]:
 
 
 def _read_range(path: str, place: List[int], names: List[str], types: Dict[str, Any], delimiter: str,
-                only: Optional[List[str]] = None, has_missing_texts: bool = False) -> Any:
+                only: Optional[List[str]] = None, has_missing_texts: bool = False, first_row: int = 0) -> Any:
+    """Returns a byte range of a CSV file as an Arrow table. `first_row` is its first row in the file, for errors."""
     start, stop = place
     with open(path, "rb") as file:
         file.seek(start)
         data = file.read(stop - start)
-    return pa.csv.read_csv(
+    table = pa.csv.read_csv(
         pa.BufferReader(data),
         read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=max(1 << 20, len(data))),
         # In a file of one column an empty line is a row with an empty value.
@@ -164,6 +165,21 @@ def _read_range(path: str, place: List[int], names: List[str], types: Dict[str, 
         convert_options=pa.csv.ConvertOptions(column_types=types, include_columns=only or [],
                                               strings_can_be_null=has_missing_texts),
     )
+    if b'"' in data:
+        _refuse_line_ends(table, path, first_row)
+    return table
+
+
+def _refuse_line_ends(table: Any, path: str, first_row: int) -> None:
+    """Refuses texts with a line end. A range can end in such a text, and then its last value has the line end too."""
+    for name in table.column_names:
+        values = table.column(name)
+        if _is_arrow_text(values.type):
+            row = pc.index(pc.match_substring_regex(values, "[\r\n]"), True).as_py()
+            if row >= 0:
+                raise FileError(f"{path}: the column {name} has a text with a line end in row {first_row + row}, counted "
+                                "from 0, but ranks divide a csv file at line ends: remove it, or write a .npy or Parquet "
+                                "file")
 
 
 def _ranges(path: str, start: int, size: int) -> List[List[int]]:
@@ -216,6 +232,8 @@ def _plan_csv(path: str, mark: List[int], overrides: Dict[str, str], delimiter: 
         raise FileError(f"{path}: the first line is not UTF-8 text, but should name the columns") from None
     except csv.Error as error:
         raise FileError(f"{path}: the first line should name each column, but cannot be read: {error}") from None
+    if any("\n" in name or "\r" in name for name in names):
+        raise FileError(f"{path}: a column has a name with a line end, but the first line should name all columns")
     if not names or len(set(names)) < len(names) or "" in names:
         raise FileError(f"{path}: the first line should name each column once, but reads {header[:80]!r}")
     for name in overrides:
@@ -224,10 +242,12 @@ def _plan_csv(path: str, mark: List[int], overrides: Dict[str, str], delimiter: 
     ranges = _ranges(path, start, mark[1])
     found = {name: _Column() for name in names}
     pieces: List[List[int]] = []
+    rows = 0
     try:
         known = {name: _override_type(kind) for name, kind in overrides.items()}
         for place in ranges:
-            table = _read_range(path, place, names, known, delimiter)
+            table = _read_range(path, place, names, known, delimiter, first_row=rows)
+            rows += table.num_rows
             if table.num_rows:
                 pieces.append([table.num_rows, *place])
             for name in names:

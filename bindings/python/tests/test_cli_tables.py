@@ -1,0 +1,43 @@
+"""CSV and Parquet files of the command that need care: line ends in texts, NaN, types, and errors of pyarrow."""
+
+import numpy as np
+import pytest
+
+from ftsort.cli import files
+
+pa = pytest.importorskip("pyarrow")
+
+
+def write(path, content):
+    """Writes a file, and returns its path as a text."""
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def whole(source, parts=3):
+    """Returns all rows, read in shares."""
+    return np.concatenate([source.read(*source.share(part, parts)) for part in range(parts)])
+
+
+# ---- line ends in texts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content, dtype, name, row", [
+    ("x\n" + '"a\nb"\n' * 2000, None, "x", 0), ("x\n" + '"a"\n' * 3000 + '"a\rb"\n' * 2000, "x:S", "x", 3000),
+    ("n,s\n" + '1,"a"\n' * 3000 + '2,"b\r\nc"\n', "s:U", "s", 3000), (b'x\n"\xff\n"\n', None, "x", 0),
+], ids=range(4))
+def test_csv_texts_with_line_ends_are_refused(tmp_path, content, dtype, name, row):
+    with pytest.raises(files.FileError, match=f"the column {name} has a text with a line end in row {row}, "):
+        files.open_source(write(tmp_path / "a.csv", content), dtype=dtype)
+
+
+def test_csv_names_with_line_ends_are_refused(tmp_path):
+    with pytest.raises(files.FileError, match="a column has a name with a line end"):
+        files.open_source(write(tmp_path / "a.csv", '"a\nb"\n1\n2\n'))
+
+
+def test_the_check_of_a_csv_output_refuses_line_ends(tmp_path):
+    from ftsort.cli import tables
+    path = write(tmp_path / "a.csv", 's\n"a"\n"b\nc"\n')
+    with pytest.raises(files.FileError, match="the column s has a text with a line end in row 1, "):
+        tables.reopen(path, "csv", np.dtype([("s", "S3")]), ",")
