@@ -159,6 +159,24 @@ def test_keeps_empty_lines_of_csv_files_with_one_column(folder):
     bad(3, "has 3 rows, and other.csv has 2", "verify", "out.csv", "other.csv")
 
 
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+def test_every_nan_comes_last_in_tables(folder, name):
+    pytest.importorskip("pyarrow")
+    rows = np.zeros(400, [("x", "f8"), ("n", "i8")])
+    rows["x"], rows["n"] = np.arange(400)[::-1], np.arange(400)
+    rows["x"][10:40:10] = np.nan, -np.nan, np.nan
+    np.save("in.npy", rows)
+    expected = np.argsort(rows["x"], kind="stable")  # NumPy takes all NaN for equal.
+    good("sort", "in.npy", "-o", f"out.{name}", "--key", "x", "-n", RANKS)
+    good("sort", f"out.{name}", "-o", "back.npy", "--key", "x", "-n", RANKS)
+    assert np.load("back.npy")["n"].tolist() == expected.tolist()
+    for arguments in ((f"out.{name}", "in.npy"), (f"out.{name}", "back.npy"), ("back.npy", f"out.{name}")):
+        assert "400 rows, in order and holds" in good("verify", *arguments, "--key", "x")
+    # In a .npy file the sign bit decides.
+    good("sort", "in.npy", "-o", "out.npy", "--key", "x", "-n", RANKS)
+    assert np.load("out.npy")["n"][0] == 20 and np.load("out.npy")["n"][1:].tolist() == [n for n in expected if n != 20]
+
+
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_sorts_fewer_rows_than_ranks(folder, count):
     np.save("in.npy", np.arange(count)[::-1].astype("i8"))

@@ -19,6 +19,15 @@ def whole(source, parts=3):
     return np.concatenate([source.read(*source.share(part, parts)) for part in range(parts)])
 
 
+def test_every_nan_of_a_table_has_the_same_bits(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    values = np.array([np.nan, -np.nan, 1.5])
+    parquet.write_table(pa.table({"x": values, "y": values.astype("f4")}), tmp_path / "a.parquet")
+    rows = whole(files.open_source(str(tmp_path / "a.parquet")))
+    assert np.signbit(values).tolist() == [False, True, False]
+    assert rows[0].tobytes() == rows[1].tobytes() and not np.signbit(rows["x"]).any()
+
+
 # ---- line ends in texts ---------------------------------------------------------------------------------------
 
 

@@ -268,6 +268,8 @@ def _job(options: argparse.Namespace, display: Any) -> int:
         from . import tables
         tables.check_columns(dtype, path or "", name)
         tables.check_delimiter(options.delimiter)
+        if options.command != "argsort" and isinstance(source, files.BinarySource):
+            source.one_nan = True  # The order has to be that of the rows that the table holds.
     is_external = external.is_wanted(options, source, name)
     chaos = None
     if options.chaos:

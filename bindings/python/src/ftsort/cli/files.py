@@ -109,6 +109,13 @@ def describe(dtype: np.dtype) -> str:
     return ", ".join(f"{name}:{dtype[name].str.lstrip('<>|=')}" for name in dtype.names)
 
 
+def unify_nan(rows: np.ndarray) -> None:
+    """Gives every NaN of the fields the bits of `np.nan`. Its sign and its payload would decide the order."""
+    for values in [rows[name] for name in rows.dtype.names] if rows.dtype.names else [rows]:
+        if values.dtype.kind == "f":
+            values[np.isnan(values)] = np.nan
+
+
 # ---- sources --------------------------------------------------------------------------------------------------
 
 
@@ -163,13 +170,14 @@ class BinarySource(Source):
     """A `.npy` or raw file, which is read with positioned reads.
 
     Positioned reads instead of a memory map: if the file is cut while it is read, a read returns fewer bytes and the
-    rank reports an error, while an access to a map ends the process by a signal.
+    rank reports an error, while an access to a map ends the process by a signal. `one_nan`: every NaN is read as
+    `np.nan`, as from a table.
     """
 
     def __init__(self, path: str, dtype: np.dtype, rows: int, mark: List[int], stored: np.dtype, offset: int,
-                 name: str) -> None:
+                 name: str, one_nan: bool = False) -> None:
         super().__init__(path, dtype, rows, mark)
-        self.stored, self.offset, self.format = stored, offset, name
+        self.stored, self.offset, self.format, self.one_nan = stored, offset, name, one_nan
 
     def read(self, start: int, stop: int, progress: Progress = ignore) -> np.ndarray:
         """Returns the rows from `start` to `stop`, in memory of their own."""
@@ -190,12 +198,13 @@ class BinarySource(Source):
             raise
         finally:
             os.close(descriptor)
-        if self.stored == self.dtype:
-            return rows
-        # Padding between fields is not copied, so it has to be zero for the digests to be equal.
-        converted = np.zeros(stop - start, self.dtype)
-        converted[...] = rows
-        return converted
+        if self.stored != self.dtype:
+            # Padding between fields is not copied, so it has to be zero for the digests to be equal.
+            stored, rows = rows, np.zeros(stop - start, self.dtype)
+            rows[...] = stored
+        if self.one_nan:
+            unify_nan(rows)
+        return rows
 
     def take(self, positions: np.ndarray) -> np.ndarray:
         """Returns the rows at any positions, for a check of an index."""
@@ -207,7 +216,8 @@ class BinarySource(Source):
     def to_json(self) -> Dict[str, Any]:
         """Returns the plan of this file for the ranks."""
         return {"format": self.format, "path": self.path, "rows": self.rows, "mark": self.mark,
-                "dtype": dtype_to_json(self.dtype), "stored": dtype_to_json(self.stored), "offset": self.offset}
+                "dtype": dtype_to_json(self.dtype), "stored": dtype_to_json(self.stored), "offset": self.offset,
+                "one_nan": self.one_nan}
 
 
 def open_binary(path: str, name: str, dtype: Optional[np.dtype]) -> BinarySource:
@@ -277,7 +287,7 @@ def source_from_json(plan: Dict[str, Any]) -> Source:
     dtype = dtype_from_json(plan["dtype"])
     if plan["format"] in ("npy", "raw"):
         return BinarySource(plan["path"], dtype, plan["rows"], plan["mark"], dtype_from_json(plan["stored"]),
-                            plan["offset"], plan["format"])
+                            plan["offset"], plan["format"], plan["one_nan"])
     from . import tables
     return tables.table_from_json(plan, dtype)
 

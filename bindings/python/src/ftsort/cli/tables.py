@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 import numpy as np
 
 from .files import (FileError, Progress, Source, UsageError, check_dtype, describe, dtype_to_json, fingerprint, ignore,
-                    native)
+                    native, unify_nan)
 
 try:
     import pyarrow as pa
@@ -458,6 +458,7 @@ def to_rows(table: Any, dtype: np.dtype, path: str) -> np.ndarray:
             raise FileError(f"{path}: the column {name} has missing values, which {describe(kind)} does not hold")
         else:
             rows[name] = values.to_numpy()
+    unify_nan(rows)
     return rows
 
 
@@ -568,7 +569,7 @@ def canonical(rows: np.ndarray) -> np.ndarray:
     """Returns rows as a table holds them, to compare digests: packed fields, and one NaN."""
     fields = _fields(rows.dtype)
     packed = np.zeros(len(rows), np.dtype([(name, kind) for name, kind in fields]))
-    for name, kind in fields:
-        values = rows[name] if rows.dtype.names else rows
-        packed[name] = np.where(np.isnan(values), np.nan, values) if kind.kind == "f" else values
+    for name, _ in fields:
+        packed[name] = rows[name] if rows.dtype.names else rows
+    unify_nan(packed)
     return packed

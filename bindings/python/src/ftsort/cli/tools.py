@@ -84,6 +84,8 @@ def verify(options: argparse.Namespace, display: Display) -> int:
     if options.other:
         second = files.open_source(options.other, options.format if not _known(options.other) else None,
                                    options.dtype, options.delimiter)
+        if isinstance(second, files.BinarySource):
+            second.one_nan = not isinstance(first, files.BinarySource)
     secret = secrets.randbits(64)
     wrong, digest = _scan(first, keys, secret)
     problems = []
