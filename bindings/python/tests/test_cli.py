@@ -257,6 +257,17 @@ def test_verify_finds_disorder_and_other_rows(folder):
     assert (last["ok"], last["in_order"], last["first_violation"]) == (False, False, 11)
 
 
+def test_verify_takes_a_type_for_csv_and_raw_files_only(folder):
+    values = np.arange(1000, dtype="f4")
+    np.save("out.npy", values)
+    pathlib.Path("in.bin").write_bytes(values[::-1].tobytes())
+    assert "holds the rows of in.bin" in good("verify", "out.npy", "in.bin", "--dtype", "f4")
+    bad(2, "leave --dtype out", "verify", "out.npy", "--dtype", "f8")
+    pytest.importorskip("pyarrow")
+    pathlib.Path("in.csv").write_text("value\n" + "".join(f"{value}\n" for value in values))
+    assert "holds the rows of in.csv" in good("verify", "out.npy", "in.csv", "--dtype", "value:f4")
+
+
 def test_verify_prints_its_line_once_on_a_terminal(folder, monkeypatch, capfd):
     from ftsort import cli
     np.save("in.npy", np.arange(50.0))

@@ -78,14 +78,10 @@ def finish(options: argparse.Namespace, source: files.Source, runner: Any, done:
 
 def verify(options: argparse.Namespace, display: Display) -> int:
     """Checks the order of a file and, with a second one, that both hold the same rows."""
-    first = files.open_source(options.input, options.format, options.dtype, options.delimiter)
+    first, second = _open_both(options)
     keys = check.parse_keys(options.key, options.descending, first.dtype, options.input)
-    second: Optional[files.Source] = None
-    if options.other:
-        second = files.open_source(options.other, options.format if not _known(options.other) else None,
-                                   options.dtype, options.delimiter)
-        if isinstance(second, files.BinarySource):
-            second.one_nan = not isinstance(first, files.BinarySource)
+    if isinstance(second, files.BinarySource):
+        second.one_nan = not isinstance(first, files.BinarySource)
     secret = secrets.randbits(64)
     wrong, digest = _scan(first, keys, secret)
     problems = []
@@ -112,8 +108,17 @@ def verify(options: argparse.Namespace, display: Display) -> int:
     return WRONG if problems else 0
 
 
-def _known(path: str) -> bool:
-    return os.path.splitext(path)[1].lower() in files.EXTENSIONS
+def _open_both(options: argparse.Namespace) -> Tuple[files.Source, Optional[files.Source]]:
+    """Plans the file, and the other one if there is one."""
+    formats = [files.format_of(options.input, options.format)]
+    if options.other:
+        known = os.path.splitext(options.other)[1].lower() in files.EXTENSIONS
+        formats.append(files.format_of(options.other, None if known else options.format))
+    # --dtype is for CSV and raw files. Without them it is an error, with a text for the format.
+    typed = [name for name in formats if name in ("csv", "raw")] or formats
+    sources = [files.open_source(path, name, options.dtype if name in typed else None, options.delimiter)
+               for path, name in zip((options.input, options.other), formats)]
+    return sources[0], sources[1] if options.other else None
 
 
 def _parts(source: files.Source) -> List[Tuple[int, int]]:
