@@ -268,6 +268,21 @@ def test_verify_takes_a_type_for_csv_and_raw_files_only(folder):
     assert "holds the rows of in.csv" in good("verify", "out.npy", "in.csv", "--dtype", "value:f4")
 
 
+def test_verify_reads_integers_of_csv_files_as_floats(folder):
+    pytest.importorskip("pyarrow")
+    pathlib.Path("in.csv").write_text("n,x,y\n2,2.0,-0.0\n1,1.0,3.0\n")
+    good("sort", "in.csv", "-o", "out.csv", "-n", "2")
+    good("sort", "in.csv", "-o", "out.npy", "-n", "2")
+    assert pathlib.Path("out.csv").read_text() == "n,x,y\n1,1,3\n2,2,-0\n"
+    for other in ("in.csv", "out.npy"):
+        assert "in order and holds the rows" in good("verify", "out.csv", other)
+    assert "holds the rows of out.csv" in good("verify", "out.npy", "out.csv")
+    pathlib.Path("other.csv").write_text("n,x,y\n1,1,3\n2,2,0\n")
+    bad(3, "do not hold the same rows", "verify", "other.csv", "in.csv")
+    pathlib.Path("other.csv").write_text("n,z,y\n1,1,3\n2,2,-0\n")
+    bad(3, "has rows of type", "verify", "other.csv", "in.csv")
+
+
 def test_verify_prints_its_line_once_on_a_terminal(folder, monkeypatch, capfd):
     from ftsort import cli
     np.save("in.npy", np.arange(50.0))

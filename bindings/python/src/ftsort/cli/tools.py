@@ -82,6 +82,9 @@ def verify(options: argparse.Namespace, display: Display) -> int:
     keys = check.parse_keys(options.key, options.descending, first.dtype, options.input)
     if isinstance(second, files.BinarySource):
         second.one_nan = not isinstance(first, files.BinarySource)
+    if second is not None:
+        _read_as_floats(first, second.dtype)
+        _read_as_floats(second, first.dtype)
     secret = secrets.randbits(64)
     wrong, digest = _scan(first, keys, secret)
     problems = []
@@ -119,6 +122,14 @@ def _open_both(options: argparse.Namespace) -> Tuple[files.Source, Optional[file
     sources = [files.open_source(path, name, options.dtype if name in typed else None, options.delimiter)
                for path, name in zip((options.input, options.other), formats)]
     return sources[0], sources[1] if options.other else None
+
+
+def _read_as_floats(source: files.Source, other: np.dtype) -> None:
+    """Reads columns of integers of a CSV file as floats where the other file has floats: CSV files have 2.0 as `2`."""
+    kinds = [other[name] for name in other.names] if other.names else [other]
+    if source.format == "csv" and len(source.dtype.names or ()) == len(kinds):
+        source.dtype = np.dtype([(name, "f8" if source.dtype[name].kind in "iu" and kind == "f8" else source.dtype[name])
+                                 for name, kind in zip(source.dtype.names or (), kinds)])
 
 
 def _parts(source: files.Source) -> List[Tuple[int, int]]:
