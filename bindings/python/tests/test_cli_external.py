@@ -137,8 +137,9 @@ def test_wrong_options(folder):  # noqa: F811
     bad(2, "--scratch absent: not a directory", "sort", "in.npy", "-o", "o.npy", "--scratch", "absent")
     bad(2, "--external: only .npy and raw files", "sort", "in.csv", "-o", "o.csv", "--external")
     bad(2, "and the output is csv", "sort", "in.npy", "-o", "o.csv", "--resume")
-    bad(1, "in.csv takes 25.6 kB to sort in memory, but there are 1.0 kB", "sort", "in.csv", "-o", "o.csv",
-        "--memory", "1K")
+    for size, options in (("33.6", []), ("25.6", ["--store", "reload"]), ("41.6", ["--replicas", "2"])):
+        bad(1, f"in.csv takes {size} kB to sort in memory, but there are 25.0 kB", "sort", "in.csv", "-o", "o.csv",
+            "--memory", str(25_000), *options)
     bad(2, "write the file in native byte order", "sort", "foreign.npy", "-o", "o.npy", "--external")
     bad(1, "--memory: ", "sort", "in.npy", "-o", "o.npy", "--memory", "1K", "-n", "2")
     bad(2, "unrecognized arguments: --external", "argsort", "in.npy", "-o", "o.npy", "--external")

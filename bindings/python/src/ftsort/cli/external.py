@@ -16,7 +16,8 @@ import numpy as np
 from . import files, launch, run
 from .progress import Display, amount
 
-#: Bytes that a sort in memory takes for each byte of the input.
+#: Bytes that a sort in memory takes for each byte of the input: the rows of the rank, and the library's buffers without
+#: replicas (docs/performance.md).
 IN_MEMORY = 3.2
 #: The phases in which --chaos kills ranks, as in `run.CHAOS`.
 CHAOS = {"runs": (0.4, 1e8), "merge": (0.6, 1e8)}
@@ -67,7 +68,7 @@ def is_wanted(options: argparse.Namespace, source: files.Source, name: str) -> b
     words = [word for word, given in (("--external", options.external), ("--resume", options.resume),
                                       ("--scratch", options.scratch)) if given]
     limit = options.memory or available_memory()
-    need = int(IN_MEMORY * source.bytes)
+    need = int((IN_MEMORY + (options.replicas if options.store == "memory" else 0)) * source.bytes)
     if not words and (limit is None or need <= limit):
         return False
     origin = words[0] if words else (f"{source.path} takes {amount(need)} to sort in memory, but there are "
