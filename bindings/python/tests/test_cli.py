@@ -218,6 +218,23 @@ def test_unique_counts(folder):
     assert np.load("plain_values.npy").tolist() == [(1, 1), (3, 3)]
 
 
+def test_positional_arguments_may_be_behind_options(folder):
+    rows = stars()
+    np.save("in.npy", rows)
+    np.save("sorted.npy", rows[np.argsort(rows["magnitude"], kind="stable")])
+    expected = good("quantiles", "in.npy", "0.5", "1", "--key", "magnitude", "-n", "2")
+    assert expected.count("\n") == 3
+    assert good("quantiles", "in.npy", "0.5", "--key", "magnitude", "1", "-n", "2") == expected
+    assert good("quantiles", "in.npy", "--key", "magnitude", "0.5", "1", "-n", "2") == expected
+    assert "holds the rows of in.npy" in good("verify", "sorted.npy", "--key", "magnitude", "in.npy")
+    bad(2, "argument fractions: 2 is not between 0 and 1", "quantiles", "in.npy", "--key", "magnitude", "2")
+    bad(2, "argument fractions: could not convert", "quantiles", "in.npy", "--key", "magnitude", "half")
+    bad(2, "unrecognized arguments: --half 0.5", "quantiles", "in.npy", "--half", "0.5")
+    bad(2, "unrecognized arguments: c.npy", "verify", "a.npy", "b.npy", "--key", "magnitude", "c.npy")
+    bad(2, "unrecognized arguments: c.npy", "verify", "a.npy", "--key", "magnitude", "b.npy", "c.npy")
+    bad(2, "unrecognized arguments: b.npy", "info", "a.npy", "--json", "b.npy")
+
+
 def test_quantiles_and_top_print_rows(folder):
     rows = stars()
     np.save("in.npy", rows)

@@ -176,11 +176,28 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _parse(parser: argparse.ArgumentParser, arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+    """Parses the arguments. Positional ones may be behind options, where argparse does not expect optional ones."""
+    options, rest = parser.parse_known_args(arguments)
+    if not any(word.startswith("-") for word in rest):
+        if options.command == "verify" and options.other is None and rest:
+            options.other = rest.pop(0)
+        elif options.command == "quantiles":
+            try:
+                options.fractions = [*(options.fractions or []), *map(_fraction, rest)]
+            except (ValueError, argparse.ArgumentTypeError) as error:
+                parser.error(f"argument fractions: {error}")
+            rest = []
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
+
+
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs the command, and returns its exit status."""
     global _is_committing
     parser = make_parser()
-    options = parser.parse_args(arguments)
+    options = _parse(parser, arguments)
     if options.version:
         from . import tools
         return tools.versions()
