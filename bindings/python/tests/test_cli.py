@@ -232,7 +232,7 @@ def test_positional_arguments_may_be_behind_options(folder):
     bad(2, "unrecognized arguments: --half 0.5", "quantiles", "in.npy", "--half", "0.5")
     bad(2, "unrecognized arguments: c.npy", "verify", "a.npy", "b.npy", "--key", "magnitude", "c.npy")
     bad(2, "unrecognized arguments: c.npy", "verify", "a.npy", "--key", "magnitude", "b.npy", "c.npy")
-    bad(2, "unrecognized arguments: b.npy", "info", "a.npy", "--json", "b.npy")
+    bad(2, "unrecognized arguments: b.npy", "info", "a.npy", "b.npy")
 
 
 def test_quantiles_and_top_print_rows(folder):
@@ -346,6 +346,17 @@ def test_wrong_usage_is_status_2(folder):
     bad(2, "has to survive", "sort", "in.npy", "-o", "o.npy", "--chaos", "4", "-n", "4")
     bad(2, "is below 1", "sort", "in.npy", "-o", "o.npy", "-n", "0")
     assert sorted(os.listdir(folder)) == ["in.npy", "plain.npy"]
+
+
+def test_wrong_arguments_have_a_summary(folder):
+    for line, text in ((["order", "in.npy"], "invalid choice"), (["sort", "in.npy"], "are required: -o/--output"),
+                       (["quantiles", "in.npy", "2"], "is not between 0 and 1"), ([], "unrecognized arguments"),
+                       (["verify", "in.npy", "--slow"], "unrecognized arguments: --slow")):
+        status, output, errors = command(*line, "--json")
+        error, summary = (json.loads(line) for line in output.splitlines())
+        assert status == 2 and errors.startswith("usage: ftsort") and "Traceback" not in errors
+        assert error["event"] == "error" and summary["event"] == "summary"
+        assert not summary["ok"] and summary["status"] == 2 and text in summary["message"]
 
 
 def test_files_that_cannot_be_used_are_status_1(folder):

@@ -12,11 +12,24 @@ import re
 import secrets
 import signal
 import sys
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 EPILOG = """exit statuses: 0 complete and checked; 1 failed; 2 wrong usage; 3 data were lost or are wrong; 4 no usable
 MPI; 128 + S ended by signal S"""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class WrongArguments(Exception):
+    """The command line cannot be parsed."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises its errors, so that `--json` can have them."""
+
+    def error(self, message: str) -> NoReturn:
+        """Prints the usage and raises the error."""
+        self.print_usage(sys.stderr)
+        raise WrongArguments(message)
 
 
 class Interrupted(Exception):
@@ -138,8 +151,8 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
 
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="ftsort", description="Sorts files on many ranks, and completes although "
-                                     "ranks fail.", epilog=EPILOG)
+    parser = _Parser(prog="ftsort", description="Sorts files on many ranks, and completes although ranks fail.",
+                     epilog=EPILOG)
     parser.add_argument("--version", action="store_true", help="print the versions of ftsort and MPI")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
@@ -176,7 +189,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _parse(parser: argparse.ArgumentParser, arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parses the arguments. Positional ones may be behind options, where argparse does not expect optional ones."""
     options, rest = parser.parse_known_args(arguments)
     if not any(word.startswith("-") for word in rest):
@@ -190,21 +203,23 @@ def _parse(parser: argparse.ArgumentParser, arguments: Optional[Sequence[str]]) 
             rest = []
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if options.command is None and not options.version:
+        parser.error("name a command, such as sort; --help lists them")
     return options
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs the command, and returns its exit status."""
     global _is_committing
-    parser = make_parser()
-    options = _parse(parser, arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        options = _parse(make_parser(), words)
+    except WrongArguments as error:
+        options = argparse.Namespace(json="--json" in words)
+        return _report(options, _display(options), 2, str(error))
     if options.version:
         from . import tools
         return tools.versions()
-    if options.command is None:
-        parser.print_usage(sys.stderr)
-        print("ftsort: error: name a command, such as sort; --help lists them", file=sys.stderr)
-        return 2
     _is_committing = False
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP, and that remains so.
@@ -235,8 +250,7 @@ def _run(options: argparse.Namespace, display: Any) -> int:
     try:
         import numpy  # noqa: F401
     except ImportError:
-        print("ftsort: error: the command needs numpy: pip install numpy", file=sys.stderr)
-        return 4
+        return _report(options, display, 4, "the command needs numpy: pip install numpy")
     from . import files, launch, run, tools
 
     try:
