@@ -342,10 +342,13 @@ def test_wrong_usage_is_status_2(folder):
     bad(2, "plain values", "sort", "plain.npy", "-o", "o.npy", "--key", "x")
     bad(2, "--dtype float64: in.npy holds", "sort", "in.npy", "-o", "o.npy", "--dtype", "f8")
     bad(2, "not a NumPy type", "sort", "in.npy", "-o", "o.npy", "--dtype", "f9", "--format", "raw")
+    np.save("wide.npy", np.zeros(5, [(f"f{number}", "i4") for number in range(65)]))
+    bad(2, "--key: wide.npy has 65 fields to sort by, but at most 64 are possible", "sort", "wide.npy", "-o", "o.npy")
     bad(2, "--store-directory", "sort", "in.npy", "-o", "o.npy", "--store", "directory")
     bad(2, "has to survive", "sort", "in.npy", "-o", "o.npy", "--chaos", "4", "-n", "4")
     bad(2, "is below 1", "sort", "in.npy", "-o", "o.npy", "-n", "0")
-    assert sorted(os.listdir(folder)) == ["in.npy", "plain.npy"]
+    assert sorted(os.listdir(folder)) == ["in.npy", "plain.npy", "wide.npy"]
+    good("sort", "wide.npy", "-o", "o.npy", "-n", "2", *[f"--key=f{number}" for number in range(64)])
 
 
 def test_wrong_arguments_have_a_summary(folder):

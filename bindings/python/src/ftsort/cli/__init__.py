@@ -16,6 +16,7 @@ from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 EPILOG = """exit statuses: 0 complete and checked; 1 failed; 2 wrong usage; 3 data were lost or are wrong; 4 no usable
 MPI; 128 + S ended by signal S"""
+MOST_KEYS = 64  # fields that decide the order; the library refuses more
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -287,6 +288,9 @@ def _job(options: argparse.Namespace, display: Any) -> int:
 
     source = files.open_source(options.input, options.format, options.dtype, options.delimiter)
     keys = check.parse_keys(options.key, options.descending, source.dtype, options.input)
+    if len(keys) > MOST_KEYS:
+        raise files.UsageError(f"--key: {options.input} has {len(keys)} fields to sort by, but at most {MOST_KEYS} are "
+                               "possible: name the fields that decide with --key")
     ranks = options.ranks or launch.default_ranks()
     launch.find_mpirun()
     if options.store == "directory" and not os.path.isdir(options.store_directory or ""):
