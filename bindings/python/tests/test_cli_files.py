@@ -211,9 +211,11 @@ def test_texts_longer_than_their_chosen_type_are_refused(tmp_path):
     path.write_text("s,x\näbcde,1\nab,2\n", encoding="utf-8")
     assert whole(files.open_source(str(path), dtype="s:U5"))["s"].tolist() == ["äbcde", "ab"]
     assert whole(files.open_source(str(path), dtype="s:S6"))["s"].tolist() == ["äbcde".encode(), b"ab"]
-    for kind in ("U4", "S5"):
-        with pytest.raises(files.FileError, match="the column s has a text longer than"):
-            whole(files.open_source(str(path), dtype=f"s:{kind}"))
+    for kind, text in (("U4", "4 characters"), ("S5", "5 bytes")):
+        with pytest.raises(files.UsageError, match=f"--dtype s:{kind}: the column s of .* a text longer than {text}"):
+            files.open_source(str(path), dtype=f"s:{kind}")
+    for kind, found in (("U", "U5"), ("S", "S6"), (">U6", "U6")):
+        assert files.open_source(str(path), dtype=f"s:{kind}").dtype["s"] == found
 
 
 @pytest.mark.parametrize("content, options, error, text", [

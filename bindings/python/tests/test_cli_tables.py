@@ -28,6 +28,18 @@ def test_every_nan_of_a_table_has_the_same_bits(tmp_path):
     assert rows[0].tobytes() == rows[1].tobytes() and not np.signbit(rows["x"]).any()
 
 
+@pytest.mark.parametrize("kind, value", [("i4", "word"), ("i1", "300"), ("f8", "1.5.2"), ("?", "2"), ("M8[s]", "today"),
+                                         ("S", b"\xff"), ("m8[s]", "long")])
+def test_a_chosen_type_that_does_not_fit_is_wrong_usage(tmp_path, kind, value):
+    value = value if isinstance(value, bytes) else value.encode()
+    path = write(tmp_path / "a.csv", b"n,x\n1,1\n2," + value + b"\n")
+    with pytest.raises(files.UsageError, match="--dtype x:.*: .*a.csv: .*CSV con"):
+        files.open_source(path, dtype=f"x:{kind}")
+    with pytest.raises(files.FileError) as error:
+        files.open_source(write(tmp_path / "b.csv", b"n,x\n\xff,1\n"), dtype="x:i8")
+    assert not isinstance(error.value, files.UsageError)
+
+
 # ---- line ends in texts ---------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 
 import numpy as np
@@ -177,9 +178,9 @@ def _refuse_line_ends(table: Any, path: str, first_row: int) -> None:
         if _is_arrow_text(values.type):
             row = pc.index(pc.match_substring_regex(values, "[\r\n]"), True).as_py()
             if row >= 0:
-                raise FileError(f"{path}: the column {name} has a text with a line end in row {first_row + row}, counted "
-                                "from 0, but ranks divide a csv file at line ends: remove it, or write a .npy or Parquet "
-                                "file")
+                raise FileError(f"{path}: the column {name} has a text with a line end in row {first_row + row}, "
+                                "counted from 0, but ranks divide a csv file at line ends: remove it, or write a "
+                                ".npy or Parquet file")
 
 
 def _ranges(path: str, start: int, size: int) -> List[List[int]]:
@@ -218,6 +219,9 @@ class _Column:
         else:
             self.kind = max(self.kind, kind, key=self.ORDER.index)
 
+    def add_width(self, width: int) -> None:
+        self.width = max(self.width, width)
+
 
 def _plan_csv(path: str, mark: List[int], overrides: Dict[str, str], delimiter: str) -> TableSource:
     with open(path, "rb") as file:
@@ -252,20 +256,23 @@ def _plan_csv(path: str, mark: List[int], overrides: Dict[str, str], delimiter: 
                 pieces.append([table.num_rows, *place])
             for name in names:
                 found[name].add(table.column(name))
+                if known.get(name) == pa.string():
+                    found[name].add_width(_width(table.column(name), path, name, np.dtype(overrides[name]).kind))
         for name in names:
             if name not in overrides and found[name].kind == "double" and found[name].large:
                 found[name].kind = _large_kind(path, pieces, names, name, delimiter)
-        texts = [name for name in names if _is_text(found[name], overrides.get(name))]
+        texts = [name for name in names if name not in overrides and found[name].kind in ("string", "null")]
         if texts:
             _measure_texts(path, pieces, names, texts, delimiter, found)
     except pa.ArrowInvalid as error:
+        # pyarrow counts rows from the begin of the range.
+        parts = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", str(error), re.DOTALL)
+        if parts and names[int(parts[1])] in overrides:
+            name = names[int(parts[1])]
+            raise UsageError(f"--dtype {name}:{overrides[name]}: {path}: {parts[2]}") from None
         raise FileError(f"{path}: {error}") from None
     dtype = native(np.dtype([(name, _column_type(path, name, found[name], overrides.get(name))) for name in names]))
     return TableSource(path, dtype, mark, "csv", pieces, delimiter)
-
-
-def _is_text(column: _Column, override: Optional[str]) -> bool:
-    return override in ("S", "U") if override else column.kind in ("string", "null")
 
 
 def _large_kind(path: str, pieces: List[List[int]], names: List[str], name: str, delimiter: str) -> str:
@@ -290,14 +297,19 @@ def _measure_texts(path: str, pieces: List[List[int]], names: List[str], texts: 
     for _, *place in pieces:
         table = _read_range(path, place, names, types, delimiter, texts)
         for name in texts:
-            found[name].width = max(found[name].width, _width(table.column(name), path, name))
+            found[name].add_width(_width(table.column(name), path, name))
 
 
 def _column_type(path: str, name: str, column: _Column, override: Optional[str]) -> str:
     if override in ("S", "U"):
         return f"{override}{max(1, column.width)}"
     if override:
-        if column.nulls and np.dtype(override).kind in "biu":
+        kind = np.dtype(override)
+        width = kind.itemsize // 4 if kind.kind == "U" else kind.itemsize
+        if kind.kind in "SU" and column.width > width:
+            raise UsageError(f"--dtype {name}:{override}: the column {name} of {path} has a text longer than {width} "
+                             f"{'characters' if kind.kind == 'U' else 'bytes'}")
+        if column.nulls and kind.kind in "biu":
             remedy = "" if column.kind == "bool" else f"as floats (exact up to 2^53) with --dtype {name}:f8, or "
             raise UsageError(f"--dtype {name}:{override}: the column {name} of {path} has missing values, which this "
                              f"type does not hold: read it {remedy}as text with --dtype {name}:S")
@@ -404,12 +416,12 @@ def _as_binary(values: Any) -> Any:
     return array.cast(pa.large_binary())
 
 
-def _width(values: Any, path: str, name: str) -> int:
-    """Returns the bytes of the longest text of a column."""
+def _width(values: Any, path: str, name: str, kind: str = "S") -> int:
+    """Returns the length of the longest text of a column: in bytes, or in characters for a type `U`."""
     if values.null_count:
         raise FileError(f"{path}: the text column {name} has missing values: fill them with an empty text")
-    array = _as_binary(values)
-    return int(pc.max(pc.binary_length(array)).as_py() or 0) if len(array) else 0
+    lengths = pc.utf8_length(values) if kind == "U" else pc.binary_length(_as_binary(values))
+    return int(pc.max(lengths).as_py() or 0)
 
 
 def _text_matrix(values: Any, width: int, path: str, name: str) -> np.ndarray:
@@ -423,7 +435,7 @@ def _text_matrix(values: Any, width: int, path: str, name: str) -> np.ndarray:
         lengths = np.diff(edges)
         if lengths.max(initial=0) > width:
             raise FileError(f"{path}: the column {name} has a text longer than {width} bytes: the file changed while "
-                            "it was read, or --dtype is too short")
+                            "it was read")
         source = np.frombuffer(data, np.uint8)[edges[0]:edges[-1]]
         places = np.repeat(np.arange(count) * width - (edges[:-1] - edges[0]), lengths) + np.arange(len(source))
         if (source == 0).any():
@@ -437,7 +449,7 @@ def _unicode(values: Any, kind: np.dtype, path: str, name: str) -> np.ndarray:
     width = kind.itemsize // 4
     if (pc.max(pc.utf8_length(values)).as_py() or 0) > width:
         raise FileError(f"{path}: the column {name} has a text longer than {width} characters: the file changed while "
-                        "it was read, or --dtype is too short")
+                        "it was read")
     if pc.any(pc.ends_with(values, "\0")).as_py():
         raise FileError(f"{path}: the column {name} has texts that end with a zero character, which fixed-width text "
                         "cannot hold")

@@ -126,10 +126,11 @@ def _open_both(options: argparse.Namespace) -> Tuple[files.Source, Optional[file
 
 def _read_as_floats(source: files.Source, other: np.dtype) -> None:
     """Reads columns of integers of a CSV file as floats where the other file has floats: CSV files have 2.0 as `2`."""
-    kinds = [other[name] for name in other.names] if other.names else [other]
-    if source.format == "csv" and len(source.dtype.names or ()) == len(kinds):
-        source.dtype = np.dtype([(name, "f8" if source.dtype[name].kind in "iu" and kind == "f8" else source.dtype[name])
-                                 for name, kind in zip(source.dtype.names or (), kinds)])
+    names, others = source.dtype.names or (), [other[name] for name in other.names] if other.names else [other]
+    if source.format == "csv" and len(names) == len(others):
+        kinds = [source.dtype[name] for name in names]
+        source.dtype = np.dtype([(name, there if kind.kind in "iu" and there == "f8" else kind)
+                                 for name, kind, there in zip(names, kinds, others)])
 
 
 def _parts(source: files.Source) -> List[Tuple[int, int]]:
