@@ -300,6 +300,19 @@ def test_verify_reads_integers_of_csv_files_as_floats(folder):
     bad(3, "has rows of type", "verify", "other.csv", "in.csv")
 
 
+def test_verify_reports_a_file_that_cannot_be_read(folder, monkeypatch, capfd):
+    from ftsort import cli
+    np.save("in.npy", np.arange(50.0))
+
+    def read(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "preadv", read)
+    assert cli.main(["verify", "in.npy", "--json"]) == 1
+    last = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert last["event"] == "summary" and last["message"] == "in.npy: Input/output error"
+
+
 def test_verify_prints_its_line_once_on_a_terminal(folder, monkeypatch, capfd):
     from ftsort import cli
     np.save("in.npy", np.arange(50.0))

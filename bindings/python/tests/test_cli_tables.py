@@ -19,6 +19,43 @@ def whole(source, parts=3):
     return np.concatenate([source.read(*source.share(part, parts)) for part in range(parts)])
 
 
+def damage(path):
+    """Overwrites the first page of a Parquet file."""
+    with open(path, "r+b") as file:
+        file.seek(4)
+        file.write(b"\xff" * 36)
+
+
+@pytest.mark.parametrize("column", [pa.array(range(1000)), pa.array(np.arange(1000.0))], ids=["planning", "decoding"])
+def test_a_damaged_parquet_file_is_an_error_with_a_reason(tmp_path, column):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = str(tmp_path / "a.parquet")
+    parquet.write_table(pa.table({"n": column}), path)
+    damage(path)
+    with pytest.raises(files.FileError, match="cannot read .*a.parquet: (?!None).+"):
+        whole(files.open_source(path))
+
+
+@pytest.mark.parametrize("kind", [pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.lib.ArrowCapacityError])
+@pytest.mark.parametrize("column", [pa.array(range(1000)), pa.array(np.arange(1000.0))], ids=["planning", "decoding"])
+def test_every_error_of_pyarrow_names_the_file(tmp_path, monkeypatch, kind, column):
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    def read(*_):
+        raise kind("some reason")
+
+    parquet.write_table(pa.table({"n": column}), tmp_path / "a.parquet")
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", read)
+    with pytest.raises(files.FileError, match="a.parquet: some reason"):
+        whole(files.open_source(str(tmp_path / "a.parquet")))
+
+
+def test_a_column_can_have_more_than_2_gib_of_text():
+    from ftsort.cli import tables
+    texts = pa.chunked_array([pa.array(["x" * (1 << 20)] * 16)] * 129)  # The chunks share their memory.
+    assert texts.nbytes > 2**31 and tables._width(texts, "a.parquet", "s") == 1 << 20
+
+
 def test_every_nan_of_a_table_has_the_same_bits(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     values = np.array([np.nan, -np.nan, 1.5])

@@ -270,6 +270,8 @@ def _run(options: argparse.Namespace, display: Any) -> int:
         status, text = run.NO_MPI, str(error)
     except BrokenPipeError:
         return 1
+    except OSError as error:
+        status, text = run.FAILED, f"{error.filename or options.input}: {files.reason(error)}"
     return _report(options, display, status, text)
 
 

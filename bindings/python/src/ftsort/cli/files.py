@@ -35,6 +35,11 @@ class UsageError(FileError):
     """An option does not fit the file or the other options. The text begins with the option."""
 
 
+def reason(error: OSError) -> str:
+    """Returns the text of an error, in one line. Those of pyarrow have no `strerror`, and can have several lines."""
+    return " ".join((error.strerror or str(error)).split())
+
+
 def ignore(_: int) -> None:
     """A progress callback that does nothing."""
 
@@ -279,7 +284,7 @@ def open_source(path: str, name: Optional[str] = None, dtype: Optional[str] = No
         from . import tables
         return tables.open_table(path, name, dtype, delimiter)
     except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror}") from None
+        raise FileError(f"cannot read {path}: {reason(error)}") from None
 
 
 def source_from_json(plan: Dict[str, Any]) -> Source:

@@ -129,7 +129,7 @@ class Output:
             raise self._unwritten(error) from None
 
     def _unwritten(self, error: OSError) -> Failed:
-        return Failed(f"cannot write {self.path}: {error.strerror}")
+        return Failed(f"cannot write {self.path}: {files.reason(error)}")
 
     def _convert(self, rows: int, display: Display) -> None:
         from . import tables

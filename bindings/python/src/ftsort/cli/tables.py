@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 import numpy as np
 
 from .files import (FileError, Progress, Source, UsageError, check_dtype, describe, dtype_to_json, fingerprint, ignore,
-                    native, unify_nan)
+                    native, reason, unify_nan)
 
 try:
     import pyarrow as pa
@@ -26,9 +26,8 @@ try:
     import pyarrow.csv
     import pyarrow.parquet
 
-    #: Errors of pyarrow about values, except OSError.
-    ERRORS: Tuple[Type[Exception], ...] = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError,
-                                           UnicodeError)
+    #: Errors of pyarrow, except OSError.
+    ERRORS: Tuple[Type[Exception], ...] = (pa.ArrowException, UnicodeError)
 except ImportError:
     pa, ERRORS = None, ()
 
@@ -90,9 +89,11 @@ class TableSource(Source):
                 table = _read_range(self.path, place, list(types), types, self.delimiter)
             else:
                 table = pa.parquet.ParquetFile(self.path).read_row_group(place[0])
-        except pa.ArrowInvalid as error:
+            return to_rows(table, self.dtype, self.path)
+        except ERRORS as error:
             raise FileError(f"{self.path}: {error}") from None
-        return to_rows(table, self.dtype, self.path)
+        except OSError as error:
+            raise FileError(f"cannot read {self.path}: {reason(error)}") from None
 
     def to_json(self) -> Dict[str, Any]:
         """Returns the plan of this file for the ranks."""
@@ -112,10 +113,14 @@ def open_table(path: str, name: str, dtype: Optional[str], delimiter: Optional[s
     mark = fingerprint(path)
     if name == "csv":
         check_delimiter(delimiter)
-        return _plan_csv(path, mark, _overrides(dtype), delimiter or default_delimiter(path))
-    if dtype:
+    elif dtype:
         raise UsageError(f"--dtype {dtype}: {path} is a Parquet file, which has its own types: leave --dtype out")
-    return _plan_parquet(path, mark)
+    try:
+        if name == "csv":
+            return _plan_csv(path, mark, _overrides(dtype), delimiter or default_delimiter(path))
+        return _plan_parquet(path, mark)
+    except ERRORS as error:
+        raise FileError(f"{path}: {error}") from None
 
 
 def default_delimiter(path: str) -> str:
@@ -270,7 +275,7 @@ def _plan_csv(path: str, mark: List[int], overrides: Dict[str, str], delimiter: 
         if parts and names[int(parts[1])] in overrides:
             name = names[int(parts[1])]
             raise UsageError(f"--dtype {name}:{overrides[name]}: {path}: {parts[2]}") from None
-        raise FileError(f"{path}: {error}") from None
+        raise
     dtype = native(np.dtype([(name, _column_type(path, name, found[name], overrides.get(name))) for name in names]))
     return TableSource(path, dtype, mark, "csv", pieces, delimiter)
 
@@ -408,12 +413,10 @@ def _number_type(file: Any, field: Any, kind: Any, path: str) -> str:
 
 
 def _as_binary(values: Any) -> Any:
+    """Returns a text column with offsets of 64 bits, because a row group can have more than 2 GiB of text."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], values.type)
-    return array.cast(pa.large_binary())
+    return values.cast(pa.large_binary())
 
 
 def _width(values: Any, path: str, name: str, kind: str = "S") -> int:
@@ -426,7 +429,7 @@ def _width(values: Any, path: str, name: str, kind: str = "S") -> int:
 
 def _text_matrix(values: Any, width: int, path: str, name: str) -> np.ndarray:
     """Returns a text column as fixed-width bytes, without a Python object for each value."""
-    array = _as_binary(values)
+    array = _as_binary(values).combine_chunks()
     count = len(array)
     matrix = np.zeros((count, width), np.uint8)
     _, offsets, data = array.buffers()

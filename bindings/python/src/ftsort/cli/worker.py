@@ -366,7 +366,7 @@ def explain(error: BaseException, path: str, verb: str = "read") -> str:
     if isinstance(error, files.FileError):
         return str(error)
     if isinstance(error, OSError):
-        return f"cannot {verb} {path}: {error.strerror or error}"
+        return f"cannot {verb} {path}: {files.reason(error)}"
     return f"there is not enough memory to {verb} {path}: use more ranks on more hosts"
 
 
