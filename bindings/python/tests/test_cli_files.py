@@ -444,6 +444,39 @@ def test_daemons_in_a_slurm_allocation_get_the_environment_and_do_not_wait_for_s
     assert values["SLURM_EXPORT_ENV"] == "ALL" and values["SLURM_OVERLAP"] == "1"
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_job_that_has_begun_has_no_limit_for_its_start(tmp_path, monkeypatch, has_begun):
+    events = [[{"event": "ready", "rank": 0, "pid": 0, "host": ""}], [], [{"event": "done", "failed": []}]]
+    if has_begun:
+        events[0].append({"event": "phase", "phase": "read"})
+
+    class Job:
+        other = []
+
+        def __init__(self, _line):
+            pass
+
+        def ended(self):
+            return not events
+
+        def lines(self, _wait):
+            return [json.dumps(event) for event in events.pop(0)]
+
+        def stop(self):
+            pass
+
+    monkeypatch.setattr(launch, "Job", Job)
+    monkeypatch.setattr(run, "START_LIMIT", 0.0)
+    np.save(tmp_path / "a.npy", np.arange(10))
+    source = files.open_source(str(tmp_path / "a.npy"))
+    output = run.Output(str(tmp_path / "b.npy"), "npy", source.dtype, source.rows, None)
+    runner = run.Runner(run.make_job("sort", source, [Key(None, False)], output), source, 2, progress.Display(),
+                        attempts=1, chaos=None, time_limit=None, mpirun=[])
+    attempt, _ = runner._once(output)
+    assert (attempt.done is not None) == has_begun
+    assert attempt.error == (None if has_begun else ("mpi", "only 1 of 2 ranks started in 0 s"))
+
+
 def test_the_reason_of_a_retry_is_the_line_of_mpirun_that_says_most():
     dashes = "-" * 74
     text = f"{dashes}\nsrun returned non-zero exit status (512) from launching\nthe per-node daemon.\n{dashes}\n "

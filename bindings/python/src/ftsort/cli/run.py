@@ -203,6 +203,7 @@ class Attempt:
 
     def __init__(self) -> None:
         self.ready: Dict[int, Tuple[int, str]] = {}
+        self.has_begun = False  # All ranks have started, also if the report of one was lost.
         self.parts: Dict[Tuple[str, int], Dict[str, Any]] = {}
         self.done: Optional[Dict[str, Any]] = None
         self.error: Optional[Tuple[str, str]] = None
@@ -277,7 +278,8 @@ class Runner:
                 # MPI does not always end after failures, and its start can hang.
                 if decided is not None and time.monotonic() > decided + END_LIMIT:
                     break
-                if len(attempt.ready) < self.ranks and time.monotonic() > began + START_LIMIT:
+                is_starting = not attempt.has_begun and len(attempt.ready) < self.ranks
+                if is_starting and time.monotonic() > began + START_LIMIT:
                     attempt.error = ("mpi", f"only {len(attempt.ready)} of {self.ranks} ranks started in "
                                      f"{START_LIMIT:.0f} s")
                     break
@@ -300,7 +302,7 @@ class Runner:
             attempt.moved += event["n"]
             self.display.event("progress", phase=self.display.state.phase, bytes=attempt.moved)
         elif kind == "phase":
-            attempt.moved = 0
+            attempt.has_begun, attempt.moved = True, 0
             self.display.event("phase", phase=event["phase"])
         elif kind == "part":
             attempt.parts[(event["kind"], event["part"])] = event
