@@ -104,7 +104,7 @@ doc: setup
 # Unit and property tests, the simulator with its mutants at a small size, and the tests of form.
 test: setup
 	$(RUN) cargo test --workspace --features testing --exclude ftsort-papers --exclude ftsort-model --lib --test simulator --test group \
-	  --test conformance --test corpus --test tidy --test header --test failed_mremap --test replaced_mremap
+	  --test conformance --test corpus --test tidy --test header --test failed_mremap --test replaced_mremap --test refused_threads
 
 # The scripts' own tests; the settings for fault tolerance are the same in all places that have them.
 test-scripts: setup

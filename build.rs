@@ -41,6 +41,9 @@ static const int COMBINER_DUP = MPI_COMBINER_DUP;
 static const int COMBINER_CONTIGUOUS = MPI_COMBINER_CONTIGUOUS;
 static const int COMBINER_RESIZED = MPI_COMBINER_RESIZED;
 static const int COMBINER_STRUCT = MPI_COMBINER_STRUCT;
+static const int COMBINER_F90_INTEGER = MPI_COMBINER_F90_INTEGER;
+static const int COMBINER_F90_REAL = MPI_COMBINER_F90_REAL;
+static const int COMBINER_F90_COMPLEX = MPI_COMBINER_F90_COMPLEX;
 ";
 
 /// Ends with one clear line instead of a panic's backtrace.

@@ -285,12 +285,17 @@ fn sort(
     clock.store = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let mut block = Buffer::copy_of(input).expect("memory");
     let by_std = options.local == "std";
-    if by_std {
-        sort_by_std(&options.record, &mut block, false);
+    let mut block = if by_std {
+        Buffer::copy_of(input)
     } else {
-        kernel.sort(&mut block).expect("memory");
+        kernel.copy(input, &mut |_| {})
+    };
+    let block = block.as_mut().expect("memory");
+    if by_std {
+        sort_by_std(&options.record, block, false);
+    } else {
+        kernel.sort(block).expect("memory");
     }
     clock.sort = start.elapsed().as_secs_f64();
 

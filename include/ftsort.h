@@ -18,9 +18,9 @@
  *
  * Collective calls. Functions marked [C] are collective: all surviving ranks of the group call them in the same
  * order, and all return the same status, except that a rank that passed an invalid argument gets
- * FTSORT_ERR_ARGUMENT and the others FTSORT_ERR_PEER_ARGUMENT. Besides the statuses that its description lists,
- * every collective call can return FTSORT_ERR_STATE, FTSORT_ERR_MEMORY, FTSORT_ERR_STORE, FTSORT_ERR_EXCLUDED,
- * FTSORT_ERR_MPI and FTSORT_ERR_INTERNAL. Functions marked [L] are local.
+ * FTSORT_ERR_ARGUMENT and the others FTSORT_ERR_PEER_ARGUMENT; a NULL or busy group is an error of that rank alone.
+ * Besides the statuses that its description lists, every collective call can return FTSORT_ERR_STATE, _MEMORY,
+ * _STORE, _EXCLUDED, _MPI and _INTERNAL. Functions marked [L] are local.
  *
  * An object is used by one thread at a time. `const T *` arguments are borrowed for the call; `T **` results
  * belong to the caller. In every struct zero selects the default. Structs that may grow start with their size, so

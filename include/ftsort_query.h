@@ -151,7 +151,8 @@ ftsort_status ftsort_quantiles(ftsort *group, const ftsort_record *record, const
  * \param count   the number of records of this rank; may differ between ranks
  * \param top     the number of records of the result, the same on all ranks
  * \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an error
- * \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also if `top` differs between ranks
+ * \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also if `top` differs between ranks, and with
+ *         FTSORT_BITONIC_MERGE, which sorts whole bitonic sequences
  */
 ftsort_status ftsort_top(ftsort *group, const ftsort_record *record, const void *data, size_t count, uint64_t top,
                          ftsort_result **result);
@@ -179,8 +180,8 @@ ftsort_status ftsort_unique(ftsort *group, const ftsort_record *record, const vo
 typedef enum ftsort_aggregation {
   FTSORT_COUNT = 1,    /**< The number of records: `uint64_t`. */
   /** The sum: `int64_t` for signed integers and `uint64_t` for unsigned ones, both modulo 2^64; `double` for
-   * floating-point numbers, added in sorted order within a node, so that its last digits depend on the number of
-   * nodes. */
+   * floating-point numbers, added in sorted order within a node, so that its last digits depend on the nodes'
+   * parts. */
   FTSORT_SUM = 2,
   FTSORT_LEAST = 3,    /**< The first number in the order of its kind (`ftsort_key`), of this kind. */
   FTSORT_GREATEST = 4, /**< The last number in the order of its kind, of this kind. */

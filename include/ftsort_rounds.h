@@ -53,8 +53,8 @@ typedef struct ftsort_task {
 /** The proposal of one node for the value that its subcube shares. Valid during the callback. */
 typedef struct ftsort_proposal {
   int32_t node;     /**< The node. */
-  /** Not 0: the home rank of the node has failed and no spare took over, or is a spare, or does not exist; the
-   * proposal is of the executor. */
+  /** Not 0: the home rank of the node has failed and no spare took over, or is a spare, or does not exist, or a
+   * monitor excludes it; the proposal is of the executor. */
   int32_t is_failed;
   const void *data; /**< The bytes, aligned to 64; not NULL, even if empty. */
   size_t bytes;     /**< The number of bytes. */
@@ -168,11 +168,12 @@ typedef struct ftsort_rounds {
  * `reload` returns the initial state of a rank, and the run restarts from these.
  *
  * With `rounds.store_every` the states are stored under the name of ftsort_store_open, as by ftsort_store_commit.
- * If all processes of the job end, the same call of the next job continues with the stored states, and does not
- * read `state`. After the last round ftsort_store_get returns the final states, a further call returns them at
- * once, and ftsort_result_recover takes them from there; ftsort_store_clear discards them. Rounds continue only if
- * `plan`, `share_limit`, `begin_all` and the set of callbacks are the same; the program has to change the name when
- * the callbacks compute something else. One rank has no rounds without a plan, and stores nothing.
+ * If all processes of the job end, the same call of the next job continues with the stored states, and does not use
+ * `state`, which may then be NULL with `bytes` 0. After the last round ftsort_store_get returns the final states, a
+ * further call returns them at once, and ftsort_result_recover takes them from there; ftsort_store_clear discards
+ * them. Rounds continue only if `plan`, `share_limit`, `begin_all` and the set of callbacks are the same; the
+ * program has to change the name when the callbacks compute something else. One rank has no rounds without a plan,
+ * and stores nothing.
  *
  * \param rounds  the algorithm, the same on all ranks except `user`; borrowed for the call
  * \param state   the initial state of the node of this rank; copied; any alignment; NULL if `bytes` is 0; not read

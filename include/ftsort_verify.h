@@ -67,9 +67,9 @@ typedef enum ftsort_finding {
  * Compares every pair of neighbours, within a block and from block to block, and the result with the inputs as
  * multisets, by digests with a new key: a difference among n records is missed with a probability of at most n /
  * 2^59 (McMillin and Ni 1989, Theorem 1; docs/reliable.md). Records with equal keys may be in any order. If no rank
- * passes an `input`, only the order is verified. After failures a survivor must also pass the inputs of the failed
- * ranks. If a rank with a block fails during the call, its block is missing, which is a violation: recover, and
- * verify again.
+ * passes an `input`, only the order and the number of records are verified, of an array only the order. After
+ * failures a survivor must also pass the inputs of the failed ranks. If a rank with a block has failed, its block
+ * is missing, which is a violation: recover, and verify again.
  *
  * \param result      the result of this rank, of ftsort_sort, ftsort_run or ftsort_result_of_array; not changed.
  *                    The records of other inputs, such as all of those of which ftsort_top returned a part, count
@@ -79,7 +79,7 @@ typedef enum ftsort_finding {
  * \param violations  receives the number of places where the result is wrong, the same on all survivors; 0 if it is
  *                    right
  * \return FTSORT_OK, for a right result and for a wrong one; FTSORT_ERR_ARGUMENT also for a result of rounds or of
- *         a tree; or another status of "Collective calls"
+ *         a tree, and for results of different sorts; or another status of "Collective calls"
  */
 ftsort_status ftsort_result_verify(ftsort *group, const ftsort_result *result, const void *input, size_t count,
                                    uint64_t *violations);

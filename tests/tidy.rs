@@ -309,6 +309,29 @@ fn files_are_short_and_state_their_purpose() {
     }
 }
 
+/// A test that no target runs cannot fail.
+#[test]
+fn every_test_program_has_a_target() {
+    let makefile = fs::read_to_string(root().join("Makefile")).expect("a Makefile");
+    let words: Vec<&str> = makefile.split_whitespace().collect();
+    let has_words = |pair: [&str; 2]| words.windows(2).any(|words| words == pair);
+    for name in names() {
+        let parts: Vec<&str> = name.split('/').collect();
+        let (package, file) = match parts[..] {
+            ["tests", file] | ["tests", file, "main.rs"] => ("", file),
+            ["crates", package, "tests", file] | ["crates", package, "tests", file, "main.rs"] => {
+                (package, file)
+            }
+            _ => continue,
+        };
+        let test = file.strip_suffix(".rs").unwrap_or(file);
+        assert!(
+            has_words(["--test", test]) || has_words(["-p", &format!("ftsort-{package}")]),
+            "no target of the Makefile runs {name}"
+        );
+    }
+}
+
 #[test]
 fn modules_with_a_folder_are_its_mod_file() {
     let names = names();

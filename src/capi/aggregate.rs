@@ -24,7 +24,7 @@ pub enum ftsort_aggregation {
     /// The number of records: `uint64_t`.
     FTSORT_COUNT = 1,
     /// The sum: `int64_t` for signed integers and `uint64_t` for unsigned ones, both modulo 2^64; `double` for
-    /// floating-point numbers, added in sorted order within a node, so that its last digits depend on the number of nodes.
+    /// floating-point numbers, added in sorted order within a node, so that its last digits depend on the nodes' parts.
     FTSORT_SUM = 2,
     /// The first number in the order of its kind (`ftsort_key`), of this kind.
     FTSORT_LEAST = 3,

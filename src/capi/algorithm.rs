@@ -53,8 +53,8 @@ pub struct ftsort_task {
 pub struct ftsort_proposal {
     /// The node.
     pub node: i32,
-    /// Not 0: the home rank of the node has failed and no spare took over, or is a spare, or does not exist; the
-    /// proposal is of the executor.
+    /// Not 0: the home rank of the node has failed and no spare took over, or is a spare, or does not exist, or a
+    /// monitor excludes it; the proposal is of the executor.
     pub is_failed: i32,
     /// The bytes, aligned to 64; not NULL, even if empty.
     pub data: *const c_void,

@@ -12,8 +12,8 @@ pub struct ftsort_buffer {
     offered: Option<Offer>,
     /// If set, replaces `bytes`.
     passed: Option<Slice>,
-    /// An offer that is not used any more, but that the caller may still read.
-    aside: Option<Buffer>,
+    /// Bytes that are not used any more, but that the caller may still read.
+    aside: Vec<Slice>,
     reused: bool,
     /// The reason why the buffer did not grow.
     refusal: Option<Error>,
@@ -33,7 +33,7 @@ impl ftsort_buffer {
             bytes: Buffer::default(),
             offered: None,
             passed: None,
-            aside: None,
+            aside: Vec::new(),
             reused: false,
             refusal: None,
         }
@@ -73,7 +73,7 @@ impl ftsort_buffer {
     fn replace(&mut self, bytes: Buffer) {
         let before = std::mem::replace(&mut self.bytes, bytes);
         if std::mem::take(&mut self.reused) {
-            self.aside = Some(before);
+            self.aside.push(before.into());
         }
         self.passed = None;
     }
@@ -205,7 +205,12 @@ pub unsafe extern "C" fn ftsort_buffer_reuse(
                 return std::ptr::null_mut();
             }
         };
-        match inbox.into_buffer() {
+        let buffer = inbox.into_unique().or_else(|shared| {
+            let copy = Buffer::copy_of(&shared);
+            next.aside.push(shared);
+            copy
+        });
+        match buffer {
             Ok(buffer) => next.replace(buffer),
             Err(error) => {
                 next.refusal = Some(error);
@@ -242,11 +247,32 @@ mod tests {
                 assert_eq!(ftsort_buffer_append(&mut next, data, more), 0);
                 assert_eq!(ftsort_buffer_append(&mut next, data, more), 0);
             }
-            let kept = next.aside.as_deref().unwrap_or(&next.bytes[..64]);
+            let kept = next.aside.first().map_or(&next.bytes[..64], |kept| kept);
             assert_eq!((kept.as_ptr(), kept), (address, &bytes[..]));
             let all = [bytes, further.clone(), further].concat();
             assert_eq!(*next.into_bytes(), all[..]);
         }
+    }
+
+    /// The last view of a part of a buffer is copied, and the part stays.
+    #[test]
+    fn a_copied_message_stays_where_the_caller_reads_it() {
+        let whole = Slice::from(Buffer::copy_of(&[3; 256]).expect("256 bytes"));
+        let inbox = whole.part(64..192);
+        drop(whole);
+        let address = inbox.as_ptr();
+        let mut next = ftsort_buffer::offering(Offer::Message(inbox));
+        // SAFETY: a buffer that lives during the calls, and a byte that is appended.
+        unsafe {
+            let copy = ftsort_buffer_reuse(&mut next, std::ptr::null_mut());
+            assert_ne!(copy.cast_const().cast(), address);
+            assert_eq!(
+                ftsort_buffer_append(&mut next, [4_u8].as_ptr().cast(), 1),
+                0
+            );
+        }
+        let kept = next.aside.iter().find(|kept| kept.as_ptr() == address);
+        assert_eq!(kept.expect("the message")[..], [3; 128]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ enum Sign {
 use Sign::*;
 
 /// The types that are a number or begin with one, by their names in the MPI standard.
-const NUMBERS: [(&CStr, Sign); 47] = [
+const NUMBERS: [(&CStr, Sign); 49] = [
     (c"MPI_SIGNED_CHAR", Signed),
     (c"MPI_UNSIGNED_CHAR", Unsigned),
     (c"MPI_CHAR", Unsigned),
@@ -48,7 +48,7 @@ const NUMBERS: [(&CStr, Sign); 47] = [
     (c"MPI_AINT", Signed),
     (c"MPI_OFFSET", Signed),
     (c"MPI_COUNT", Signed),
-    (c"MPI_WCHAR", Signed),
+    (c"MPI_WCHAR", WCHAR),
     (c"MPI_C_BOOL", Unsigned),
     (c"MPI_CXX_BOOL", Unsigned),
     (c"MPI_FLOAT", Float),
@@ -71,17 +71,29 @@ const NUMBERS: [(&CStr, Sign); 47] = [
     (c"MPI_SHORT_INT", Signed),
     (c"MPI_2INTEGER", Signed),
     (c"MPI_2REAL", Float),
+    // The name that Open MPI gives to MPI_2DOUBLE_PRECISION.
+    (c"MPI_2DBLPREC", Float),
+    (c"MPI_2DOUBLE_PRECISION", Float),
 ];
 
-/// The sizes of the numbers in types that are a number and an index.
-const PAIRS: [(&CStr, usize); 7] = [
-    (c"MPI_FLOAT_INT", size_of::<f32>()),
-    (c"MPI_DOUBLE_INT", size_of::<f64>()),
-    (c"MPI_LONG_INT", size_of::<std::ffi::c_long>()),
-    (c"MPI_2INT", size_of::<c_int>()),
-    (c"MPI_SHORT_INT", size_of::<std::ffi::c_short>()),
-    (c"MPI_2INTEGER", size_of::<c_int>()),
-    (c"MPI_2REAL", size_of::<f32>()),
+/// The sign of `wchar_t`, which differs between processors.
+const WCHAR: Sign = if libc::wchar_t::MIN == 0 {
+    Unsigned
+} else {
+    Signed
+};
+
+/// The sizes of the numbers in types that are a number and an index; None: half of the type.
+const PAIRS: [(&CStr, Option<usize>); 9] = [
+    (c"MPI_FLOAT_INT", Some(size_of::<f32>())),
+    (c"MPI_DOUBLE_INT", Some(size_of::<f64>())),
+    (c"MPI_LONG_INT", Some(size_of::<std::ffi::c_long>())),
+    (c"MPI_2INT", None),
+    (c"MPI_SHORT_INT", Some(size_of::<std::ffi::c_short>())),
+    (c"MPI_2INTEGER", None),
+    (c"MPI_2REAL", None),
+    (c"MPI_2DBLPREC", None),
+    (c"MPI_2DOUBLE_PRECISION", None),
 ];
 
 /// Describes the elements of an MPI datatype as records. [L]
@@ -204,7 +216,7 @@ unsafe fn key_in(datatype: MPI_Datatype, depth: usize) -> Result<Key> {
 fn named_key(name: &CStr, extent: usize) -> Result<Key> {
     let sign = NUMBERS.iter().find(|(other, _)| *other == name);
     let pair = PAIRS.iter().find(|(other, _)| *other == name);
-    let bytes = pair.map_or(extent, |(_, first)| *first);
+    let bytes = pair.map_or(extent, |(_, first)| first.unwrap_or(extent / 2));
     let key = sign.filter(|(_, sign)| key_of(*sign, bytes).is_some());
     let Some((_, sign)) = key else {
         return refuse(format!(
@@ -284,7 +296,15 @@ impl Drop for Contents {
                     &mut combiner,
                 );
                 let is_known = code == mpi_sys::MPI_SUCCESS as c_int;
-                if is_known && combiner != combiners::COMBINER_NAMED {
+                // Numbers of Fortran 90 are predefined too.
+                let is_predefined = [
+                    combiners::COMBINER_NAMED,
+                    combiners::COMBINER_F90_INTEGER,
+                    combiners::COMBINER_F90_REAL,
+                    combiners::COMBINER_F90_COMPLEX,
+                ]
+                .contains(&combiner);
+                if is_known && !is_predefined {
                     mpi_sys::MPI_Type_free(datatype);
                 }
             }

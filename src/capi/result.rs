@@ -148,16 +148,19 @@ impl ftsort_result {
         }
     }
 
-    /// The records by node, and their layout.
-    pub(super) fn records(&self) -> Result<(&Layout, Vec<NodeRecords<'_>>)> {
+    /// The layout of the records, the records by node, and the number of records of all ranks, if it is known.
+    pub(super) fn records(&self) -> Result<(&Layout, Vec<NodeRecords<'_>>, Option<u64>)> {
         match &self.content {
             Content::Sorted(sorted) => match sorted.listed_layout() {
-                Some(layout) => Ok((layout, sorted.parts(sorted.record_bytes())?)),
+                Some(layout) => {
+                    let parts = sorted.parts(sorted.record_bytes())?;
+                    Ok((layout, parts, Some(sorted.total())))
+                }
                 None => refuse(
                     "result holds positions or groups: pass a result of ftsort_run or ftsort_sort_by_key",
                 ),
             },
-            Content::Array(array) => Ok((&array.layout, vec![(array.node, array.bytes())])),
+            Content::Array(array) => Ok((&array.layout, vec![(array.node, array.bytes())], None)),
             Content::States(_) | Content::Bytes(_) => refuse(
                 "result holds bytes of rounds or of a tree: pass a result of a sort or of ftsort_result_of_array",
             ),

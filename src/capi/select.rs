@@ -117,7 +117,8 @@ pub unsafe extern "C" fn ftsort_quantiles(
 /// \param count   the number of records of this rank; may differ between ranks
 /// \param top     the number of records of the result, the same on all ranks
 /// \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an error
-/// \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also if `top` differs between ranks
+/// \return as ftsort_run; FTSORT_ERR_ARGUMENT on all ranks also if `top` differs between ranks, and with
+///         FTSORT_BITONIC_MERGE, which sorts whole bitonic sequences
 ///
 /// # Safety
 /// The pointers are NULL or valid, `data` for `count` records.

@@ -99,19 +99,21 @@ mod simulated {
 
 #[cfg(feature = "simulation")]
 mod simulated {
+    use std::collections::BTreeSet;
     use std::ffi::CStr;
     use std::rc::Rc;
 
     use super::super::algorithm::Caller;
     use super::super::slices::CArray;
     use super::*;
+    use ftsort_core::members::Rank;
     use ftsort_core::rounds::Rounds;
     use ftsort_core::store::parity::ParityShape;
     use ftsort_core::vcube::Node;
     use ftsort_kernels::buffer::Slice;
     use ftsort_sim::StoreKind;
     use ftsort_sim::simulate::{SimulationRun, SimulationSetting, run_with_failures};
-    use ftsort_sim::transport::Failure;
+    use ftsort_sim::transport::{Failure, FailureMode};
 
     const MOST_RANKS: usize = 256;
 
@@ -139,7 +141,7 @@ mod simulated {
             setting.reload |= caller.inits_all();
             (caller, setting, inputs, ranks)
         };
-        let deaths = if setting.failures.is_empty() {
+        let deaths = if given.schedule.is_null() {
             given.failures as usize
         } else {
             0
@@ -203,7 +205,8 @@ mod simulated {
             // SAFETY: the text is not NULL, and valid by this function's contract.
             let text = unsafe { CStr::from_ptr(given.schedule) }.to_string_lossy();
             for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
-                let loss = Failure::parse(word).filter(|loss| loss.rank.index() < ranks);
+                let loss = Failure::parse(word)
+                    .filter(|loss| loss.rank.index() < ranks && loss.mode == FailureMode::Crash);
                 match loss {
                     Some(loss) => losses.push(loss),
                     None => {
@@ -213,6 +216,12 @@ mod simulated {
                     }
                 }
             }
+        }
+        let failed: BTreeSet<Rank> = losses.iter().map(|loss| loss.rank).collect();
+        if failed.len() == ranks {
+            return refuse(format!(
+                "simulation.schedule names all {ranks} ranks: at least one rank must survive"
+            ));
         }
         Ok(SimulationSetting {
             seed: given.seed,

@@ -427,7 +427,8 @@ struct double_int {
 static void datatypes(void)
 {
   struct job job;
-  MPI_Datatype type;
+  MPI_Datatype type, inner;
+  int bytes;
   expect_record(MPI_INT, FTSORT_KEY_I32, 4);
   expect_record(MPI_DOUBLE, FTSORT_KEY_F64, 8);
   expect_record(MPI_FLOAT, FTSORT_KEY_F32, 4);
@@ -440,6 +441,8 @@ static void datatypes(void)
   expect_record(MPI_UINT64_T, FTSORT_KEY_U64, 8);
   expect_record(MPI_DOUBLE_INT, FTSORT_KEY_F64, sizeof(struct double_int));
   expect_record(MPI_2INT, FTSORT_KEY_I32, 2 * sizeof(int));
+  MPI_Type_size(MPI_2DOUBLE_PRECISION, &bytes);
+  if (bytes == 2 * (int)sizeof(double)) expect_record(MPI_2DOUBLE_PRECISION, FTSORT_KEY_F64, 2 * sizeof(double));
   expect_record(MPI_SHORT_INT, FTSORT_KEY_I16, 2 * sizeof(int));
   /* Pairs are sorted by their first number, and keep their other bytes. */
   job = job_of(FTSORT_KEY_F64, sizeof(struct double_int), 0, 8);
@@ -449,6 +452,15 @@ static void datatypes(void)
   expect_no_record(MPI_LONG_DOUBLE, "MPI_LONG_DOUBLE");
   expect_no_record(MPI_LONG_DOUBLE_INT, "MPI_LONG_DOUBLE_INT");
   expect_no_record(MPI_PACKED, "MPI_PACKED");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (MPI_Type_create_f90_real(6, 30, &inner) == MPI_SUCCESS) {
+    /* Must not free the predefined type inside of the other one. */
+    MPI_Type_contiguous(2, inner, &type);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    expect_no_record(type, "type is");
+    MPI_Type_free(&type);
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
   expect_no_record(MPI_DATATYPE_NULL, "MPI_DATATYPE_NULL");
   /* A derived type is what its constructor says, whatever its name is. */
   MPI_Type_contiguous(2, MPI_INT, &type);

@@ -63,6 +63,10 @@ mutants! {
     SummariesMissing,
     /// The size of summaries follows from the nodes that the ranks execute now, and not from those of the sorted blocks.
     SummariesOfPresentNodes,
+    /// The files of a result are removed as soon as the result is released.
+    ReleasedFilesRemovedAtOnce,
+    /// The decisions of earlier rounds stay in use after corrupted data were found.
+    DecisionsKeptAfterCorruption,
     /// A commit of states that is refused for a wrong argument discards the states that were put.
     StatesOfRefusedCommitDiscarded,
     /// An error after the commit of states counts as one of the commit.

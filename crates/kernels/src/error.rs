@@ -63,6 +63,14 @@ impl Status {
         matches!(self, Status::Excluded | Status::Mpi | Status::Internal)
     }
 
+    /// Whether the call was refused for its arguments, or for the state of an object, and has changed nothing.
+    pub fn is_of_arguments(self) -> bool {
+        matches!(
+            self,
+            Status::Argument | Status::PeerArgument | Status::State
+        )
+    }
+
     /// Returns a description in a few words.
     pub fn text(self) -> &'static str {
         match self {

@@ -306,10 +306,8 @@ impl Job<'_, '_> {
         self.engine.round = self.algorithm.rounds();
         self.progress.log = made.decisions;
         self.progress.blocks = made.blocks;
-        self.progress.version = VersionId {
-            version: self.algorithm.rounds(),
-            faults: self.engine.members.faulty().fingerprint(),
-        };
+        self.progress.version =
+            VersionId::new(self.algorithm.rounds(), self.engine.members.faulty());
         self.progress.membership = Some(self.engine.members.membership().clone());
         for (owner, input) in made.inputs {
             let stored = self

@@ -339,7 +339,7 @@ impl Job<'_, '_> {
             self.integrity.distrusted = true;
             self.progress.blocks.clear();
         }
-        if self.recomputes() {
+        if self.recomputes() && !mutant(Mutant::DecisionsKeptAfterCorruption) {
             // The decisions may have come from wrong data too.
             self.progress.rewind();
         }

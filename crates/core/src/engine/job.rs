@@ -420,10 +420,7 @@ impl<'a, 'e> Job<'a, 'e> {
         }
         self.engine.inject_crash(Point::Store)?;
         let start = self.engine.transport.now();
-        let version_id = VersionId {
-            version: round,
-            faults: self.engine.members.faulty().fingerprint(),
-        };
+        let version_id = VersionId::new(round, self.engine.members.faulty());
         let result = match result {
             result if round == 0 && self.recomputes() => self.load_inputs(result)?,
             result if round == 0 => self.load_version(result)?,

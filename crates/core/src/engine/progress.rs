@@ -63,10 +63,7 @@ impl Progress {
             if !mutant(Mutant::DecisionLoggedBeforeCommit) {
                 self.log.push(decisions);
             }
-            self.version = VersionId {
-                version: round,
-                faults: members.faulty().fingerprint(),
-            };
+            self.version = VersionId::new(round, members.faulty());
         }
         self.membership = Some(members.membership().clone());
     }

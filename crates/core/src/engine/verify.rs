@@ -20,6 +20,8 @@ pub struct VerifyInput<'a> {
     pub input: Option<&'a [u8]>,
     /// This rank's parts of the array, each with its place in the order of all parts.
     pub parts: Vec<(Node, &'a [u8])>,
+    /// The number of records of all parts, the same on all ranks; None: it is not known.
+    pub total: Option<u64>,
 }
 
 /// The bytes before the parts: number of disorders, whether there is an input, its digest, and that of all
@@ -27,7 +29,8 @@ pub struct VerifyInput<'a> {
 const FIXED: usize = 8 + 1 + 2 * Digest::BYTES;
 
 /// Returns the number of violations, the same on all survivors: pairs of neighbours in the wrong order,
-/// within parts and between parts, and one more if the records are not those of the inputs. Collective.
+/// within parts and between parts, and one more if the records are not those of the inputs, or not all of them are there.
+/// Collective.
 pub fn verify(engine: &mut Engine<'_>, exhibit: &VerifyInput<'_>) -> Result<u64> {
     let size = exhibit.kernel.record_bytes();
     let mine = local_report(exhibit);
@@ -37,7 +40,9 @@ pub fn verify(engine: &mut Engine<'_>, exhibit: &VerifyInput<'_>) -> Result<u64>
     loop {
         let reports = engine.share(mine.clone(), limit)?;
         match (engine.commit(reports.is_some(), None)?, reports) {
-            (Verdict::Committed, Some(reports)) => return Ok(sum_up(&reports, exhibit.kernel)),
+            (Verdict::Committed, Some(reports)) => {
+                return Ok(sum_up(&reports, exhibit.total, exhibit.kernel));
+            }
             (Verdict::Failed(status), _) => return Err(agreed_error(status, None)),
             _ => {}
         }
@@ -102,7 +107,7 @@ fn read(words: &[u8], size: usize) -> Option<Heard<'_>> {
     })
 }
 
-pub(super) fn sum_up(reports: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
+pub(super) fn sum_up(reports: &[(Rank, Slice)], total: Option<u64>, kernel: &dyn Kernel) -> u64 {
     let mut found = 0_u64;
     let (mut input, mut all) = (None::<Digest>, Digest::default());
     let mut borders = Vec::new();
@@ -124,8 +129,11 @@ pub(super) fn sum_up(reports: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
     // If the ends of a part are in the wrong order, the part itself has counted a violation.
     let falls = violations(&borders, kernel).into_iter();
     let falls = falls.filter(|(one, other)| one != other).count() as u64;
-    let differ = u64::from(input.is_some_and(|input| input != all));
-    found.saturating_add(falls).saturating_add(differ)
+    let differs = input.is_some_and(|input| input != all);
+    let lacks = total.is_some_and(|total| total != all.count());
+    found
+        .saturating_add(falls)
+        .saturating_add((differs || lacks).into())
 }
 
 #[cfg(test)]
@@ -144,11 +152,11 @@ mod tests {
             Slice::from(Buffer::copy_of(&bytes).unwrap())
         };
         let reports = [(Rank(0), message(2)), (Rank(1), message(3))];
-        assert_eq!(sum_up(&reports, &*kernel), 5);
+        assert_eq!(sum_up(&reports, None, &*kernel), 5);
         let reports = [(Rank(0), message(2)), (Rank(1), message(u64::MAX))];
-        assert_eq!(sum_up(&reports, &*kernel), u64::MAX);
+        assert_eq!(sum_up(&reports, None, &*kernel), u64::MAX);
         let truncated = Slice::from(Buffer::copy_of(&[1]).unwrap());
         let reports = [(Rank(0), message(u64::MAX)), (Rank(1), truncated)];
-        assert_eq!(sum_up(&reports, &*kernel), u64::MAX);
+        assert_eq!(sum_up(&reports, None, &*kernel), u64::MAX);
     }
 }

@@ -58,7 +58,7 @@ pub fn judge(told: &[(Rank, Slice)], known: Digest, kernel: &dyn Kernel) -> bool
 
 /// Decodes and sums up the reports of survivors on a verified array: returns the number of violations.
 pub fn sum_up(told: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
-    verify::sum_up(told, kernel)
+    verify::sum_up(told, None, kernel)
 }
 
 /// Makes a message of bytes. `Status::Memory` if there is no memory for it.

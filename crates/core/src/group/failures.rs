@@ -26,6 +26,7 @@ impl<T: Transport> Group<T> {
     fn find_failures_now(&mut self) -> Result<()> {
         self.forget_losses();
         self.apart_from_jobs(|engine| engine.check_faults())?;
+        self.store.remove_released();
         if self.members.lowest_survivor() == self.members.me() {
             self.store.sweep();
         }

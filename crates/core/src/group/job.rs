@@ -65,8 +65,14 @@ impl<T: Transport> Group<T> {
         self.limit_memory();
         let now = self.transport.now();
         self.services.observer.job_begins(kind, now);
+        let before = (self.stats, self.choice);
         let start = self.begin_job();
         let result = work(self, start);
+        if let Err(error) = &result
+            && error.status.is_of_arguments()
+        {
+            (self.stats, self.choice) = before;
+        }
         let status = result
             .as_ref()
             .err()
@@ -168,6 +174,8 @@ impl<T: Transport> Group<T> {
         rounds: u32,
         run: impl FnOnce(&mut Engine<'_>, JobParts<'_>, &mut RankSet) -> Result<R>,
     ) -> Result<R> {
+        // The ranks have agreed on the arguments of this call.
+        self.store.remove_released();
         let schedule = (self.config.failures).resolve(self.members.ranks(), rounds + 1);
         match (&setup.placement, &self.policy) {
             (Some(placement), _) => self.members.exclude_as(placement),

@@ -169,7 +169,14 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::top`], for a caller that may have found an argument wrong.
     pub fn top_checked(&mut self, arguments: Result<(SortInput<'_>, u64)>) -> Result<Sorted> {
-        let arguments = arguments.map(|(input, count)| (input, Wanted::First(count)));
+        let arguments = arguments.and_then(|(input, count)| {
+            if self.expects_bitonic() {
+                let text = "FTSORT_BITONIC_MERGE sorts a whole bitonic sequence, and not the first records of one: choose \
+                            another algorithm";
+                return Err(Error::new(Status::Argument, text));
+            }
+            Ok((input, Wanted::First(count)))
+        });
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
                 let time = start.time;

@@ -1,6 +1,6 @@
 //! Verification of results: the order of the records, and their multiset.
 
-use super::config::agree_on_equal;
+use super::config::{agree_on_equal, hash_of};
 use super::{Group, Sorted};
 use crate::engine::{VerifyInput, verify};
 use crate::transport::Transport;
@@ -18,6 +18,8 @@ pub struct Verification<'a> {
     pub parts: Vec<(Node, &'a [u8])>,
     /// The records that this rank contributed, in any order; None: they are not compared.
     pub input: Option<&'a [u8]>,
+    /// The number of records of all parts; None: it is not known, and is not compared.
+    pub total: Option<u64>,
 }
 
 /// A part as the kernel reads it: numbers are aligned to their size, even if there are none. `Status::Argument`
@@ -37,7 +39,7 @@ fn aligned<'a>(layout: &Layout, part: &'a [u8]) -> Result<&'a [u8]> {
 
 impl<T: Transport> Group<T> {
     /// Counts the places in which a result is wrong: neighbours in the wrong order, and one more if the result is
-    /// not the same multiset as all inputs. Returns the same number on all survivors. Collective.
+    /// not the same multiset as all inputs, or lacks blocks. Returns the same number on all survivors. Collective.
     pub fn verify(
         &mut self,
         layout: &Layout,
@@ -51,6 +53,7 @@ impl<T: Transport> Group<T> {
                     layout: layout.clone(),
                     parts,
                     input,
+                    total: Some(result.total()),
                 }),
         )
     }
@@ -75,13 +78,16 @@ impl<T: Transport> Group<T> {
             });
             let (violations, _) = group.apart_from_jobs(|engine| {
                 let (given, kernel) = engine.all_or_none(prepared)?;
-                agree_on_equal(engine, &[("record", given.layout.fingerprint())])?;
+                let total = hash_of(given.total);
+                let fingerprint = given.layout.fingerprint();
+                agree_on_equal(engine, &[("record", fingerprint), ("result", total)])?;
                 let kernel: &dyn Kernel = &*kernel;
                 let input = VerifyInput {
                     kernel,
                     key: &DigestKey::new(seed, kernel.record_bytes()),
                     input: given.input,
                     parts: given.parts,
+                    total: given.total,
                 };
                 verify(engine, &input)
             })?;

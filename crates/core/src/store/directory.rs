@@ -118,8 +118,12 @@ pub struct Directory {
 struct Detached {
     /// The numbers of the sorts with detached entries that this rank still has.
     sorts: BTreeSet<u32>,
+    /// The files of detached entries that were dropped.
+    released: Vec<String>,
     /// This rank is separated from the others, which may still need the files.
     is_apart: bool,
+    /// The group has ended.
+    has_ended: bool,
 }
 
 impl Directory {
@@ -367,6 +371,20 @@ impl Store for Directory {
         self.detached().sorts.clear();
     }
 
+    fn remove_released(&mut self) {
+        let released = {
+            let mut detached = self.detached();
+            if detached.is_apart {
+                return;
+            }
+            std::mem::take(&mut detached.released)
+        };
+        for name in released {
+            // Another rank may have removed it, and a leftover does no harm.
+            let _ = self.files.remove(&name);
+        }
+    }
+
     fn set_apart(&mut self) {
         self.detached().is_apart = true;
     }
@@ -386,15 +404,23 @@ impl fmt::Debug for Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if !self.is_detached {
+            self.detached().has_ended = true;
+            self.remove_released();
             return;
         }
-        let is_apart = {
+        let names: Vec<String> = self
+            .mine
+            .iter()
+            .map(|(id, node)| self.name(*id, *node))
+            .collect();
+        let has_ended = {
             let mut detached = self.detached();
             detached.sorts.remove(&self.series.sort);
-            detached.is_apart
+            detached.released.extend(names);
+            detached.has_ended
         };
-        if !is_apart {
-            self.retire(u32::MAX);
+        if has_ended || mutant(Mutant::ReleasedFilesRemovedAtOnce) {
+            self.remove_released();
         }
     }
 }

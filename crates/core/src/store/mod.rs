@@ -15,6 +15,7 @@ use std::fmt;
 use self::directory::Series;
 use self::parity::{Covered, Encoding, ParityShape};
 use crate::block::Block;
+use crate::members::RankSet;
 use crate::vcube::Node;
 use ftsort_kernels::error::Result;
 
@@ -47,6 +48,14 @@ impl VersionId {
         version: 0,
         faults: 0,
     };
+
+    /// The blocks after so many rounds, of a rank that knows these failures.
+    pub fn new(version: u32, faulty: &RankSet) -> VersionId {
+        VersionId {
+            version,
+            faults: faulty.fingerprint(),
+        }
+    }
 }
 
 /// Keeps versions of nodes' blocks.
@@ -103,13 +112,17 @@ pub trait Store: fmt::Debug {
     fn sweep(&mut self);
 
     /// Moves all entries into a store of their own, which outlives the sort, and continues as after `clear`. When
-    /// that store is dropped it removes its entries, if it `removes` them; otherwise `sweep` removes them later.
+    /// that store is dropped it releases its entries for `remove_released`, if it `removes` them; otherwise `sweep`
+    /// removes them later.
     fn detach(&mut self, removes: bool) -> Box<dyn Store>;
 
     /// Lets `sweep` remove the files of detached entries too: no rank will read them any more.
     fn give_up_detached(&mut self) {}
 
-    /// This rank is separated from the others, which may still need its files: detached entries are not removed
-    /// when their store is dropped.
+    /// Removes the files of detached entries whose stores were dropped. Called after an agreement of a later call: before
+    /// it, other ranks may have found this rank failed in the last agreement, and recover the result.
+    fn remove_released(&mut self) {}
+
+    /// This rank is separated from the others, which may still need its files: detached entries are not removed.
     fn set_apart(&mut self) {}
 }

@@ -110,6 +110,10 @@ impl Store for Overlay<'_> {
         self.above.sweep();
     }
 
+    fn remove_released(&mut self) {
+        self.above.remove_released();
+    }
+
     fn set_apart(&mut self) {
         self.below.set_apart();
         self.above.set_apart();

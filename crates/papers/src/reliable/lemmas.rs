@@ -1,10 +1,17 @@
 //! Lemmas 7 to 9 and Theorem 4 of the 1989 paper, by counts of the steps of its procedures (Figures 4a to 4c). Must
 //! never: decide whether a sequence is right.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::{ExchangeOrder, SortMethod, cost};
 use ftsort_core::vcube::Node;
 use ftsort_core::verify::mask::SftRound;
 use ftsort_core::verify::peer_view::ConsistencyRule;
+use ftsort_core::verify::predicates::{KeyOrder, MonotoneRange};
+use ftsort_core::verify::sequence::Sequence;
+use ftsort_kernels::kernel::kernel_for;
+use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout};
 
 /// Returns the number of calls of vect_mask(i, j) in Figure 4c, and the number of nodes in its result. As printed apart
 /// from d, which is 2^j.
@@ -75,6 +82,65 @@ fn bit_compare_takes_fewer_than_three_times_two_to_the_i_steps() {
         }
         assert_eq!((errors, l, u), (0, before.len() / 2, before.len() / 2));
         assert_eq!(steps, 3 * half - 2);
+    }
+}
+
+/// Returns the comparisons of ftsort's progress and feasibility, with one key in each of 2^i nodes.
+fn comparisons(i: u32) -> [u64; 2] {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    let layout = Layout::new(&Fields {
+        record_bytes: 4,
+        key: KeyKind::Compare as i32,
+        compare: Some(Comparator::new(move |one, other| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            one.cmp(other)
+        })),
+        ..Fields::default()
+    });
+    let kernel = kernel_for(&layout.expect("a valid layout"), 1);
+    let order = KeyOrder {
+        kernel: &*kernel,
+        longest: 1,
+    };
+    let nodes = 1_u32 << i;
+    let sequence = |key: &dyn Fn(u32) -> u32| {
+        let mut sequence = Sequence::new(i, Node(0), Vec::new());
+        for node in 0..nodes {
+            sequence.set_block(Node(node), Some(key(node).to_be_bytes().to_vec()));
+        }
+        sequence
+    };
+    let sorted = sequence(&|node| node);
+    let half = nodes / 2;
+    let bitonic = sequence(&|node| match node < half {
+        true => 2 * node,
+        false => 2 * (nodes - node) - 1,
+    });
+    let halves = MonotoneRange::halves(Node(0), i);
+    for range in &halves {
+        assert_eq!(order.progress(&bitonic, range), Ok(()));
+    }
+    let progress = calls.swap(0, Ordering::Relaxed);
+    let whole = MonotoneRange::sorted(Node(0), i);
+    assert_eq!(
+        order.feasibility(&bitonic, &halves, &sorted, &whole),
+        Ok(())
+    );
+    [progress, calls.load(Ordering::Relaxed)]
+}
+
+/// Lemma 8 for ftsort's predicates, O(2^i): one comparison for each neighbour within a half, and at most six for each key
+/// that is merged.
+#[test]
+fn the_predicates_compare_in_proportion_to_two_to_the_i() {
+    for i in 1..12 {
+        let [progress, feasibility] = comparisons(i);
+        assert_eq!(progress, (1 << i) - 2);
+        assert!(
+            (2 << i..=6 << i).contains(&feasibility),
+            "{i}: {feasibility}"
+        );
     }
 }
 

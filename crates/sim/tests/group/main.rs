@@ -22,6 +22,7 @@ mod protected;
 mod queries;
 mod redundancy;
 mod refusals;
+mod releases;
 mod reloads;
 mod shares;
 mod spares;

@@ -230,6 +230,7 @@ fn too_many_parts_to_verify_are_refused() {
                     .map(|index| (Node(index), &[1_u8; 4][..]))
                     .collect(),
                 input: None,
+                total: None,
             }));
             used_again(group, found)
         });

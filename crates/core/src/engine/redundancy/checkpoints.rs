@@ -272,10 +272,7 @@ impl Checkpoints {
 
     /// The version that a commit makes, if no failure is found before.
     pub fn next_version_id(&self, engine: &Engine<'_>) -> VersionId {
-        VersionId {
-            version: self.version() + 1,
-            faults: engine.members.faulty().fingerprint(),
-        }
+        VersionId::new(self.version() + 1, engine.members.faulty())
     }
 
     /// The committed version.

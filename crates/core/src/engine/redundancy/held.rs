@@ -77,6 +77,7 @@ impl HeldInputs {
         match is_over {
             Ok(true) => {
                 drop(self);
+                jobs.remove_released();
                 if engine.members.lowest_survivor() == engine.members.me() {
                     jobs.sweep();
                 }

@@ -427,10 +427,7 @@ impl Job<'_, '_> {
 
     /// The version of the blocks that are copied after a recovery.
     fn version_of_result(&self) -> VersionId {
-        VersionId {
-            version: self.algorithm.rounds(),
-            faults: self.engine.members.faulty().fingerprint(),
-        }
+        VersionId::new(self.algorithm.rounds(), self.engine.members.faulty())
     }
 
     /// Copies the blocks of this rank's nodes to other ranks: those of `result`, and those that were here before.

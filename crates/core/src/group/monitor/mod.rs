@@ -71,6 +71,7 @@ impl<T: Transport> Group<T> {
     ) -> Result<(Arc<MonitorState>, Option<S>)> {
         self.call(|group| {
             let has_monitor = group.policy.is_some();
+            let has_test = test.is_some();
             let wanted = wanted.and_then(|wanted| {
                 if has_monitor {
                     let text = "the group has a monitor already";
@@ -84,7 +85,8 @@ impl<T: Transport> Group<T> {
             });
             let ((wanted, threads), _) = group.apart_from_jobs(|engine| {
                 let (wanted, threads) = engine.all_or_none(wanted)?;
-                agree_on_equal(engine, &[("options", wanted.fingerprint())])?;
+                let same = hash_of((wanted.fingerprint(), has_test));
+                agree_on_equal(engine, &[("options", same)])?;
                 let threads = engine.agree_on(u32::from(threads))? != 0;
                 Ok((wanted, threads))
             })?;

@@ -75,33 +75,30 @@ impl MonitorPolicy {
     }
 
     fn report(&mut self, now: Moment) -> Report {
-        match &*locked(&self.state.mind) {
-            Mind::Background(monitor) => {
-                self.test_timer.restart(now.at);
-                Report {
-                    counters: monitor.counters().to_vec(),
-                    monitor_ended: self.state.has_failed(),
-                    reply_times: if self.group_view.needs_reply_times() {
-                        monitor.reply_times()
-                    } else {
-                        Vec::new()
-                    },
-                    ..Report::default()
-                }
-            }
-            Mind::Foreground(_) => {
-                let is_due = self.test_timer.is_due(now.at);
-                let figure = self.test_timer.report(now.at).then(|| self.figure(now));
-                if figure.is_some() {
-                    self.since = now;
-                }
-                Report {
-                    counters: self.group_view.counters().to_vec(),
-                    is_due,
-                    measurement: figure,
-                    ..Report::default()
-                }
-            }
+        if let Mind::Background(monitor) = &*locked(&self.state.mind) {
+            self.test_timer.restart(now.at);
+            return Report {
+                counters: monitor.counters().to_vec(),
+                monitor_ended: self.state.has_failed(),
+                reply_times: if self.group_view.needs_reply_times() {
+                    monitor.reply_times()
+                } else {
+                    Vec::new()
+                },
+                ..Report::default()
+            };
+        }
+        // Other threads read the views while the caller's test runs.
+        let is_due = self.test_timer.is_due(now.at);
+        let figure = self.test_timer.report(now.at).then(|| self.figure(now));
+        if figure.is_some() {
+            self.since = now;
+        }
+        Report {
+            counters: self.group_view.counters().to_vec(),
+            is_due,
+            measurement: figure,
+            ..Report::default()
         }
     }
 }

@@ -229,3 +229,27 @@ pub fn cost_table(options: &CostArgs) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values in docs/reliable.md: S_FT takes fewer ticks than the host from 64 nodes on.
+    #[test]
+    fn the_papers_formulas_have_the_documented_values() {
+        let of = |name: &str, dimension| {
+            let mut methods = SortMethod::ALL.iter();
+            let method = methods.find(|(known, _)| *known == name);
+            let ticks = method.and_then(|(_, method)| paper_ticks(*method, dimension, 1));
+            ticks.expect("a method with a formula").round()
+        };
+        for (dimension, reliable, host) in [
+            (5, 576.0, 520.0),
+            (6, 1043.0, 1069.0),
+            (10, 13088.0, 18944.0),
+        ] {
+            assert_eq!(of("paper_whole", dimension), reliable);
+            assert_eq!(of("host", dimension), host);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Results that some ranks have released before others have learned that all may do so.
+
+use super::named::World;
+use super::*;
+use ftsort_core::mutants::Mutant;
+
+/// One rank fails at every step of the documented loop that writes a result, also after it has released the result. Returns
+/// the first loss.
+fn lost_after_a_release(seed: u64) -> Option<String> {
+    for step in (1..).step_by(3) {
+        let world = World::default();
+        let failures = [crash(0, step)];
+        let outcomes = try_play(3, (seed, &failures), move |rank, mpi, handle| {
+            let config = GroupConfig {
+                method: Some(Method::HyperQuickSort(PivotRule::Sampled)),
+                ..world.config(&handle)
+            };
+            let mut group = Group::new(transport(mpi), config, services(rank))?;
+            let mut sorted = match group.sort_keys(&keys(rank)) {
+                // The rank has failed before its input was in a file.
+                Err(error) if error.status == Status::DataLost => return Ok(()),
+                sorted => sorted?,
+            };
+            group.recover(&mut sorted)?;
+            loop {
+                let (_, failures) = group.agree(1)?;
+                if failures == 0 {
+                    break;
+                }
+                group.recover(&mut sorted)?;
+            }
+            drop(sorted);
+            group.agree(1)?;
+            group.fault_check().map(drop)
+        });
+        let outcomes = outcomes.unwrap_or_else(|text| panic!("step {step}: {text}"));
+        let is_over = outcomes[0].is_some();
+        for outcome in outcomes.into_iter().flatten() {
+            if let Err(error) = outcome {
+                return Some(format!("step {step}: {error}"));
+            }
+        }
+        if is_over {
+            return None;
+        }
+    }
+    None
+}
+
+#[test]
+fn a_rank_that_has_released_its_result_leaves_its_files_to_the_others() {
+    let found = || (1..4).find_map(lost_after_a_release);
+    assert_eq!(found(), None);
+    assert!(with_mutant(Mutant::ReleasedFilesRemovedAtOnce, found).is_some());
+}
