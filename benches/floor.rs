@@ -312,10 +312,10 @@ fn sort(
     let mut cuts = vec![0];
     for part in 1..world.size {
         let cut = &all[part * count * size..][..size];
-        cuts.push(kernel.lower_bound(&block, cut) * size);
+        cuts.push(kernel.lower_bound(block, cut) * size);
     }
     cuts.push(block.len());
-    let (received, starts) = world.exchange(&block, &cuts);
+    let (received, starts) = world.exchange(block, &cuts);
     clock.exchange = start.elapsed().as_secs_f64();
 
     let start = Instant::now();

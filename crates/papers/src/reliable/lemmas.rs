@@ -89,7 +89,7 @@ fn bit_compare_takes_fewer_than_three_times_two_to_the_i_steps() {
 fn comparisons(i: u32) -> [u64; 2] {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
-    let layout = Layout::new(&Fields {
+    let layout = Layout::new(Fields {
         record_bytes: 4,
         key: KeyKind::Compare as i32,
         compare: Some(Comparator::new(move |one, other| {
