@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "ftsort_store.h"
+#include "leave.h"
 #include "points.h"
 
 typedef struct {
@@ -18,11 +19,12 @@ typedef struct {
   uint64_t inside; /* the points in the circle */
 } state;
 
+/* Checks a collective call, which returns the same status on all ranks. */
 static void check(ftsort *group, ftsort_status status)
 {
   if (status == FTSORT_OK) return;
   fprintf(stderr, "%s\n", ftsort_last_error(group));
-  ftsort_leave(group, 1);
+  leave_with(group, 1);
 }
 
 /* The committed state of a node that this rank executes. */
@@ -30,7 +32,7 @@ static state committed_state(ftsort *group, int node)
 {
   static const state start = {0, 0};
   const void *bytes;
-  check(group, ftsort_store_get(group, node, &bytes, NULL));
+  if (ftsort_store_get(group, node, &bytes, NULL) != FTSORT_OK) fail_alone(ftsort_last_error(group));
   return bytes == NULL ? start : *(const state *)bytes;
 }
 
@@ -39,6 +41,13 @@ static int is_lowest(ftsort *group)
   int rank = 0;
   while (ftsort_is_failed(group, rank)) rank++;
   return rank == ftsort_rank(group);
+}
+
+static int failed_ranks(ftsort *group)
+{
+  int rank, failed = 0;
+  for (rank = 0; rank < ftsort_ranks(group); rank++) failed += ftsort_is_failed(group, rank);
+  return failed;
 }
 
 /* Adds up the points of all nodes, on every survivor. */
@@ -67,7 +76,7 @@ int main(int argc, char **argv)
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group;
   uint64_t round = 0, inside;
-  int found, committed, nodes, node;
+  int found, committed, nodes, node, failed, done;
 
   if (argc < 2) return 2;
   ftsort_prepare();
@@ -89,16 +98,20 @@ int main(int argc, char **argv)
   while (round < rounds) {
     ftsort_inject(group, (uint32_t)round); /* the papers' FaultInject */
     check(group, ftsort_fault_check(group, NULL));
-    for (node = 0; node < nodes; node++) {
+    failed = failed_ranks(group);
+    for (node = 0, done = 1; node < nodes; node++) {
       state now;
       if (ftsort_executor(group, node) != ftsort_rank(group)) continue;
       now = committed_state(group, node);
       now.inside += points_inside(node, round, points);
       now.rounds++;
-      check(group, ftsort_store_put(group, node, &now, sizeof now));
+      done = done && ftsort_store_put(group, node, &now, sizeof now) == FTSORT_OK;
     }
-    check(group, ftsort_store_commit(group, 1, &committed)); /* 0: a rank failed, and the round is repeated */
+    if (!done) fprintf(stderr, "%s\n", ftsort_last_error(group));
+    check(group, ftsort_store_commit(group, done, &committed));
     round += (uint64_t)committed;
+    /* The round is repeated if a rank has failed. If a state was refused, it would be again. */
+    if (!committed && failed_ranks(group) == failed) leave_with(group, 1);
   }
 
   inside = sum(group, nodes);

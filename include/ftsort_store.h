@@ -1,10 +1,10 @@
 /* ftsort_store.h: loops of the caller that survive failures: stored states, inputs and algorithms that change from
  * one sort to the next, and the virtual hypercube.
  *
- *   for (d = dimensions; d > 0; d -= committed) {
+ *   for (d = dimensions; d > 0; d -= committed) {     // leave it if one of the two collective calls returns an error
  *     ftsort_fault_check(group, NULL);                // moves the states of failed ranks to the executors
  *     ...                                             // for each node that this rank executes: one round
- *     ftsort_store_put(group, node, state, bytes);
+ *     done = ftsort_store_put(group, node, state, bytes) == FTSORT_OK;
  *     ftsort_store_commit(group, done, &committed);   // 0: repeat the round
  *   }
  *

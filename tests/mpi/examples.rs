@@ -282,6 +282,28 @@ fn restarted(row: &Row) -> Case {
     Case::new(row.is_quick, name, move || restart(cells))
 }
 
+/// Runs restart.c with a rank that cannot put its state in the third round. All ranks leave without the round, and the
+/// next job continues with it.
+fn refused_state() -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    let place = folder.argument();
+    let arguments = [place.as_str(), "6", "1000"];
+    let job = Launch {
+        ranks: 4,
+        faults: "",
+        ulfm: true,
+    };
+    let refused = program("tests/c/restart_refused.c")?;
+    let output = job.command(&refused, &arguments).output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let has_left = output.status.code() == Some(1);
+    require(has_left, format!("{}", output.status), &text)?;
+    let second = run(&mut job.command(&program("c_examples/restart.c")?, &arguments))?;
+    let is_right = second.contains("continues after round 2") && second.contains("of 24000 points");
+    require(is_right, "the next job does not continue", &second)?;
+    folder.remove_empty(&second)
+}
+
 /// The language standards in which the header and all examples must compile without a warning.
 const STANDARDS: &str = "
  quick | c99
@@ -335,6 +357,8 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::new(true, name, || sort_file(options)));
     }
     cases.extend(table(RESTARTS).map(|row| restarted(&row)));
+    let name = "example restart on 4 ranks, a state is refused";
+    cases.push(Case::new(true, name, refused_state));
     cases.extend(table(KILLED_WRITERS).map(|row| killed_writers(&row)));
     cases
 }
