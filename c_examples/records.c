@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ftsort_store.h"
+#include "leave.h"
 
 #define COUNT 10000
 #define MAX_NODES 1024
@@ -78,37 +79,66 @@ static int is_behind(ftsort_compare_fn order, void *user, const struct star *one
   return which < 0 || (which == 0 && one->id < next->id);
 }
 
+/* The first and the last star of a node's block, and the number of its stars. */
+struct ends {
+  struct star first, last;
+  uint64_t count;
+};
+
+/* Collects the ends of all blocks on every survivor, and recovers the blocks of ranks that fail meanwhile. */
+static ftsort_status collect_ends(ftsort *group, ftsort_result *result, struct ends *blocks, int nodes)
+{
+  ftsort_status status;
+  size_t i, new_failures = 0;
+  ftsort_block block;
+  uint32_t arrived = 0;
+  MPI_Comm comm;
+  do {
+    status = ftsort_comm(group, &comm); /* of the survivors */
+    if (status == FTSORT_OK) status = ftsort_result_recover(group, result);
+    if (status != FTSORT_OK) return status;
+    memset(blocks, 0, (size_t)nodes * sizeof *blocks);
+    for (i = 0; ftsort_result_block(result, i, &block) == FTSORT_OK; i++) {
+      const struct star *stars = (const struct star *)block.data;
+      blocks[block.node].count = block.count;
+      if (block.count > 0) blocks[block.node].first = stars[0], blocks[block.node].last = stars[block.count - 1];
+    }
+    /* Exactly one rank has the block of a node; all others have zeros. */
+    arrived = MPI_Allreduce(MPI_IN_PLACE, blocks, nodes * (int)sizeof *blocks, MPI_BYTE, MPI_BOR, comm) == MPI_SUCCESS;
+    status = ftsort_agree(group, &arrived, &new_failures);
+  } while (status == FTSORT_OK && (!arrived || new_failures > 0));
+  return status;
+}
+
 /* Sorts all stars, and checks their order. The survivors agree on the answer. */
 static int sort_stars(ftsort *group, const ftsort_record *record, ftsort_compare_fn order, void *user, int dense)
 {
-  static struct { struct star first, last; uint64_t count; } blocks[MAX_NODES]; /* of each node's block */
+  static struct ends blocks[MAX_NODES];
   const struct star *stars, *top = NULL, *bottom = NULL;
   int32_t node, nodes = 1 << ftsort_dimension(group);
   ftsort_result *result = NULL;
   ftsort_status status;
   struct star *brought;
-  MPI_Comm comm;
   uint64_t total = 0;
   uint32_t fine = 1;
   size_t count, i, k;
   ftsort_fault_check(group, NULL); /* learns of failures during a sort of the other group */
   brought = bring_stars(group, &count);
   status = ftsort_run(group, record, brought, brought ? count : COUNT, &result);
-  free(brought);
-  if (status == FTSORT_OK) status = ftsort_comm(group, &comm); /* of the survivors */
-  if (status != FTSORT_OK || nodes > MAX_NODES) return fprintf(stderr, "%s\n", ftsort_last_error(group)), 0;
-  memset(blocks, 0, sizeof blocks);
+  if (status != FTSORT_ERR_MPI && status != FTSORT_ERR_INTERNAL) free(brought); /* otherwise MPI may still read it */
+  fine &= !dense || ftsort_result_count(result) == 1;
+  if (status == FTSORT_OK) status = collect_ends(group, result, blocks, nodes);
+  if (status != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(group));
+    ftsort_result_free(result);
+    return 0;
+  }
   for (k = 0; k < ftsort_result_count(result); k++) {
     ftsort_block block;
     ftsort_result_block(result, k, &block);
     stars = (const struct star *)block.data;
     for (i = 1; i < block.count; i++) fine &= is_behind(order, user, &stars[i - 1], &stars[i]);
-    blocks[block.node].count = block.count;
-    if (block.count > 0) blocks[block.node].first = stars[0], blocks[block.node].last = stars[block.count - 1];
   }
-  fine &= !dense || k == 1;
-  /* Exactly one rank has the block of a node; all others have zeros. */
-  fine &= MPI_Allreduce(MPI_IN_PLACE, blocks, nodes * (int)sizeof *blocks, MPI_BYTE, MPI_BOR, comm) == MPI_SUCCESS;
   for (node = 0; node < nodes; node++) {
     if (blocks[node].count == 0) continue;
     if (!top) top = &blocks[node].first;
@@ -149,12 +179,13 @@ int main(int argc, char **argv)
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
+  if (1 << ftsort_dimension(group) > MAX_NODES) leave_with(group, 2);
   fine = sort_stars(group, &magnitude, faintest_first, NULL, 0);
   fine &= sort_stars(group, &name, by_name, NULL, 0);
   fine &= sort_stars(group, &both, by_both, NULL, 0);
   fine &= sort_stars(group, &shell, by_shell, &thickness, 0);
   fine &= sort_stars(even, &shell, by_shell, &thickness, 1);
   ftsort_free(even);
-  ftsort_leave(group, fine ? 0 : 1);
+  leave_with(group, fine ? 0 : 1);
   return 1;
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "ftsort_monitor.h"
+#include "leave.h"
 
 struct screen {
   const ftsort_monitor *monitor;
@@ -62,7 +63,8 @@ int main(int argc, char **argv)
   uint32_t *input, x = 1, goes_on = 1;
   size_t i;
   ftsort *group;
-  int granted;
+  ftsort_status status;
+  int granted, watches = 0;
   double start;
 
   ftsort_prepare();
@@ -71,8 +73,8 @@ int main(int argc, char **argv)
   MPI_Comm_size(MPI_COMM_WORLD, &screen.ranks);
   input = (uint32_t *)malloc(count * sizeof *input + 1);
   if (!input || ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
-    fprintf(stderr, "top: %s\n", ftsort_last_error(NULL));
-    return 1;
+    fprintf(stderr, "top: %s\n", input ? ftsort_last_error(NULL) : "no memory for the records");
+    MPI_Abort(MPI_COMM_WORLD, 1);
   }
   for (i = 0; i < count; i++) input[i] = x = x * 1664525u + 1013904223u + (uint32_t)screen.rank;
 
@@ -81,27 +83,30 @@ int main(int argc, char **argv)
   config.plus_ms = 20;
   if (ftsort_monitor_start(group, &config, &screen.monitor) != FTSORT_OK) {
     fprintf(stderr, "top: %s\n", ftsort_last_error(group));
-    ftsort_leave(group, 1);
+    leave_with(group, 1);
   }
   if (screen.rank == 0 && ftsort_monitor_cost(screen.monitor, NULL, NULL) == 0) {
     puts("top: MPI grants no MPI_THREAD_MULTIPLE, so the monitor tests only at commits");
     puts("top: times are multiples of the median");
   }
-  if (screen.rank == 0) pthread_create(&thread, NULL, watch, &screen);
+  if (screen.rank == 0) {
+    watches = pthread_create(&thread, NULL, watch, &screen) == 0;
+    if (!watches) fputs("top: cannot start the thread that prints the table\n", stderr);
+  }
   start = MPI_Wtime();
   do {
     ftsort_result *result;
-    if (ftsort_run(group, &plain, input, count, &result) != FTSORT_OK) {
-      fprintf(stderr, "rank %d: %s\n", screen.rank, ftsort_last_error(group));
-      ftsort_leave(group, 1);
-    }
+    status = ftsort_run(group, &plain, input, count, &result);
+    if (status != FTSORT_OK) break;
     ftsort_result_free(result);
     screen.sorts++;
     /* All ranks continue, or none. */
-    goes_on = MPI_Wtime() - start < seconds;
-  } while (ftsort_agree(group, &goes_on, NULL) == FTSORT_OK && goes_on);
+    goes_on = MPI_Wtime() - start < seconds && (watches || screen.rank != 0);
+    status = ftsort_agree(group, &goes_on, NULL);
+  } while (status == FTSORT_OK && goes_on);
+  if (status != FTSORT_OK) fprintf(stderr, "rank %d: %s\n", screen.rank, ftsort_last_error(group));
   screen.over = 1;
-  if (screen.rank == 0) pthread_join(thread, NULL);
-  ftsort_leave(group, 0);
+  if (watches) pthread_join(thread, NULL); /* ftsort_leave frees the monitor that the thread reads */
+  leave_with(group, status != FTSORT_OK || (screen.rank == 0 && !watches));
   return 1;
 }
