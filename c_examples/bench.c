@@ -32,6 +32,7 @@
 #include "ftsort.h"
 #include "ftsort_query.h"
 #include "ftsort_verify.h"
+#include "leave.h"
 
 enum { TOTAL, SORT, EXCHANGE, MERGE, STORE, COMMIT, REPAIR, PHASES };
 static const char *const names[PHASES] = {"total", "sort", "exchange", "merge", "store", "commit", "repair"};
@@ -268,7 +269,7 @@ static int sort_with_failures(ftsort_config config, const ftsort_record *record,
   double start;
   int right;
   config.on_event = note;
-  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) return 1;
+  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) MPI_Abort(MPI_COMM_WORLD, 1);
   MPI_Barrier(MPI_COMM_WORLD);
   start = input->struck = MPI_Wtime();
   input->made = 0;
@@ -284,7 +285,7 @@ static int sort_with_failures(ftsort_config config, const ftsort_record *record,
          input->made, (int)stats.failures, (int)stats.rounds_replayed, right ? records_here(result) : 0,
          (unsigned long long)stats.peak_bytes);
   ftsort_result_free(result);
-  ftsort_leave(group, right ? 0 : 1);
+  leave_with(group, right ? 0 : 1);
   return 1;
 }
 

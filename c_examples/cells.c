@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "ftsort_query.h"
+#include "leave.h"
 
 #define CELLS 500
 #define MOST 40 /* particles of a cell on one rank */
@@ -83,6 +84,6 @@ int main(int argc, char **argv)
   }
   if (right && ftsort_executor(group, 0) == ftsort_rank(group)) /* the lowest survivor */
     printf("%d particles in %d cells: %s\n", (int)total, CELLS, all == total ? "right" : "INCOMPLETE");
-  ftsort_leave(group, right && all == total ? 0 : 1);
+  leave_with(group, right && all == total ? 0 : 1);
   return 1;
 }

@@ -16,6 +16,7 @@
 
 #include "ftsort.h"
 #include "ftsort_external.h"
+#include "leave.h"
 
 enum { MOST = 64 };
 
@@ -76,6 +77,6 @@ int main(int argc, char **argv)
            (unsigned long long)stats.batches, (unsigned long long)stats.restarts,
            (unsigned long long)stats.resumed_records, (double)stats.bytes_read / 1e6, (double)stats.bytes_written / 1e6);
   }
-  ftsort_leave(group, status != FTSORT_OK);
+  leave_with(group, status != FTSORT_OK);
   return 1;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "ftsort_store.h"
+#include "leave.h"
 
 #define MAX_NODES 1024
 
@@ -84,7 +85,7 @@ int main(int argc, char **argv)
   self = ftsort_rank(group);
   dimension = ftsort_dimension(group);
   nodes = 1 << dimension;
-  if (nodes > MAX_NODES) ftsort_leave(group, 2);
+  if (nodes > MAX_NODES) leave_with(group, 2);
 
   for (node = 0; node < nodes; node++) mine[node] = node == self;
   value[self] = start_value(self);
@@ -117,6 +118,8 @@ int main(int argc, char **argv)
   printf("survivor %d of %d: tries=%u value=%ld %s\n", self, (int)ftsort_ranks(group), tries, value[self],
          value[self] == smallest ? "right" : "wrong");
   fflush(stdout);
-  ftsort_leave(group, value[self] == smallest ? 0 : 1);
+  fine = value[self] == smallest;
+  if (ftsort_agree(group, &fine, NULL) != FTSORT_OK) fine = 0; /* whether the values of all ranks are right */
+  leave_with(group, fine ? 0 : 1);
   return 1;
 }

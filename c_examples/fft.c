@@ -117,7 +117,7 @@ int main(int argc, char **argv)
   bits = argc > 1 ? (unsigned)atoi(argv[1]) : 12;
   n = (size_t)1 << bits;
   share = n >> d;
-  if (share == 0) ftsort_leave(group, 2);
+  if (share == 0) leave_with(group, 2);
   for (s = 0; s <= d; s++) {
     plan[s].dimension = s < d ? d - 1 - s : FTSORT_NO_EXCHANGE;
     plan[s].share = 0;

@@ -44,13 +44,13 @@ int main(int argc, char **argv)
    * the memory of another rank. */
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
     fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(NULL));
-    MPI_Finalize();
-    return 1;
+    MPI_Abort(MPI_COMM_WORLD, 1);
   }
   numbers = make_numbers(rank);
   if (ftsort_run(group, &record, numbers, numbers ? COUNT : 0, &result) != FTSORT_OK) {
     fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
-    ftsort_leave(group, 1);
+    /* All ranks return the error. Only the executor of node 0, the lowest survivor, tells mpirun of it. */
+    ftsort_leave(group, ftsort_executor(group, 0) == rank ? 1 : 0);
   }
 
   /* The result is distributed: a rank has the block of each node that it executes, its home node and those of failed

@@ -129,11 +129,14 @@ int main(int argc, char **argv)
   groups = argc > 2 ? atoi(argv[2]) : 5;
   steps = argc > 3 ? atoi(argv[3]) : 20;
   if (descriptor < 0 || fstat(descriptor, &info) != 0 || info.st_size < 4 || groups < 1 ||
-      groups > MAX_GROUPS || steps < 1 || steps > MAX_STEPS)
-    ftsort_leave(group, 2);
+      groups > MAX_GROUPS || steps < 1 || steps > MAX_STEPS) {
+    /* The file may be missing on this rank alone, so that ftsort_leave would wait for the others. */
+    fprintf(stderr, "usage: kmeans FILE K STEPS, with at most %d for K and %d for STEPS\n", MAX_GROUPS, MAX_STEPS);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
   points = (size_t)info.st_size / 4;
   file = (const uint16_t *)mmap(NULL, points * 4, PROT_READ, MAP_SHARED, descriptor, 0);
-  if (file == MAP_FAILED) ftsort_leave(group, 2);
+  if (file == MAP_FAILED) fail_alone("kmeans: cannot map the file");
   for (i = 0; i < steps; i++) {
     plan[i].dimension = FTSORT_NO_EXCHANGE;
     plan[i].share = FTSORT_SHARE_ALL;

@@ -22,6 +22,7 @@
 
 #include "ftsort_store.h"
 #include "ftsort_tree.h"
+#include "leave.h"
 
 #define MAX_LINKS 64
 
@@ -31,10 +32,11 @@ static unsigned row_bits;
 static int by_shares; /* the rows are divided among the ranks, and not the grid among the nodes */
 static long size, height, width; /* of the matrix, and of a block */
 
+/* Ends the program after an error that all ranks know. */
 static void give_up(const char *function)
 {
   fprintf(stderr, "rank %d: %s: %s\n", self, function, ftsort_last_error(group));
-  ftsort_leave(group, 1);
+  leave_with(group, 1);
 }
 
 /* The matrix and the vector: small integers, so that sums do not depend on the order of additions. */
@@ -112,9 +114,10 @@ static int64_t *share_of_strips(const ftsort_tree_options *options, size_t *coun
 {
   uint64_t first, number, i;
   int64_t *strips;
+  /* The options are the same on all ranks, and so is an error. */
   if (ftsort_tree_share(group, options, (uint64_t)rows, &first, &number) != FTSORT_OK) give_up("ftsort_tree_share");
   strips = (int64_t *)malloc((number + 1) * strip_words() * sizeof *strips);
-  if (strips == NULL) give_up("malloc");
+  if (strips == NULL) fail_alone("matrix_vector: no memory for the strips");
   for (i = 0; i < number; i++) multiply((int)(first + i), 0, strips + i * strip_words());
   *count = (size_t)number;
   return strips;
@@ -129,7 +132,7 @@ static int64_t *my_strips(size_t *count)
   char *has = (char *)calloc((size_t)rows, 1);
   int node, i;
   long r;
-  if (sums == NULL || strip == NULL || has == NULL) give_up("malloc");
+  if (sums == NULL || strip == NULL || has == NULL) fail_alone("matrix_vector: no memory for the strips");
   for (node = 0; node < rows * columns; node++) {
     if (ftsort_executor(group, node) != self) continue;
     multiply(from_gray(node & ((1 << row_bits) - 1)), from_gray(node >> row_bits), strip);
@@ -182,8 +185,7 @@ int main(int argc, char **argv)
   MPI_Init(&argc, &argv);
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Finalize();
-    return 1;
+    MPI_Abort(MPI_COMM_WORLD, 1);
   }
   self = ftsort_rank(group);
   bits = (unsigned)ftsort_dimension(group);

@@ -179,12 +179,12 @@ int main(int argc, char **argv)
   dimensions = ftsort_dimension(group);
   if (size < 1 || size > 10000 || steps < 1 || bits_of[0] > dimensions) {
     fprintf(stderr, "usage: mesh SIZE STEPS LOG2_ROWS, with at most %u for LOG2_ROWS\n", dimensions);
-    ftsort_leave(group, 2);
+    leave_with(group, 2);
   }
   bits_of[1] = dimensions - bits_of[0];
   rounds.round_count = (size_t)steps * (dimensions > 0 ? dimensions : 1);
   plan = (ftsort_round *)calloc(rounds.round_count, sizeof *plan);
-  if (plan == NULL) ftsort_leave(group, 1);
+  if (plan == NULL) fail_alone("mesh: no memory for the plan");
   for (i = 0; i < rounds.round_count; i++)
     plan[i].dimension = dimensions > 0 ? (uint32_t)(i % dimensions) : FTSORT_NO_EXCHANGE;
   rounds.plan = plan;

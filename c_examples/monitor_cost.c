@@ -16,12 +16,14 @@
 #include <unistd.h>
 
 #include "ftsort_monitor.h"
+#include "leave.h"
 
+/* Checks a collective call, which returns the same status on all ranks. */
 static void check(ftsort *group, ftsort_status status)
 {
   if (status == FTSORT_OK) return;
   fprintf(stderr, "%s\n", ftsort_last_error(group));
-  ftsort_leave(group, 1);
+  leave_with(group, 1);
 }
 
 static double processor_seconds(void)
@@ -68,7 +70,7 @@ int main(int argc, char **argv)
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    return 1;
+    MPI_Abort(MPI_COMM_WORLD, 1);
   }
   config.mode = in_thread ? FTSORT_MONITOR_THREAD : FTSORT_MONITOR_FOREGROUND;
   config.assignment = strcmp(mode, "vcube") == 0 ? FTSORT_TEST_VCUBE : FTSORT_TEST_ALL;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "ftsort_rounds.h"
+#include "leave.h"
 
 static size_t count; /* numbers in an array; the same on all ranks */
 static ftsort *group;
@@ -70,10 +71,11 @@ static int is_right(const ftsort_block *state)
   return state->count == 2 * count * sizeof *sums;
 }
 
+/* Ends the program after an error of a collective call, which all ranks return. */
 static void give_up(const char *function)
 {
   fprintf(stderr, "rank %d: %s: %s\n", (int)ftsort_rank(group), function, ftsort_last_error(group));
-  ftsort_leave(group, 1);
+  leave_with(group, 1);
 }
 
 int main(int argc, char **argv)
@@ -84,7 +86,7 @@ int main(int argc, char **argv)
   ftsort_block state;
   int64_t *mine;
   size_t i, new_failures;
-  int right = 1;
+  uint32_t right = 1;
 
   count = argc > 1 ? strtoul(argv[1], NULL, 10) : 100000;
   config.reload = begin; /* any rank can generate the input of a failed rank */
@@ -102,7 +104,7 @@ int main(int argc, char **argv)
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   mine = (int64_t *)malloc((2 * count + 1) * sizeof *mine);
-  if (mine == NULL) give_up("malloc");
+  if (mine == NULL) fail_alone("prefix_sum: no memory for the numbers");
   for (i = 0; i < count; i++) mine[i] = mine[count + i] = number(ftsort_rank(group), i);
   do { /* repeated if a rank fails after the last round, with its states */
     ftsort_result_free(result);
@@ -113,10 +115,11 @@ int main(int argc, char **argv)
   for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
     int fine = is_right(&state);
     printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_rank(group), fine ? "right" : "WRONG");
-    right &= fine;
+    right &= (uint32_t)fine;
   }
   ftsort_result_free(result);
   free(mine);
-  ftsort_leave(group, right ? 0 : 1);
+  if (ftsort_agree(group, &right, NULL) != FTSORT_OK) right = 0; /* whether the states of all ranks are right */
+  leave_with(group, right ? 0 : 1);
   return 1;
 }

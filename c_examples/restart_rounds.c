@@ -13,6 +13,7 @@
 
 #include "ftsort_rounds.h"
 #include "ftsort_store.h"
+#include "leave.h"
 #include "points.h"
 
 typedef struct {
@@ -39,11 +40,12 @@ static int count(void *user, const ftsort_task *task, const void *inbox, size_t 
   return ftsort_buffer_append(result, &now, sizeof now);
 }
 
+/* Checks a collective call, which returns the same status on all ranks. */
 static void check(ftsort *group, ftsort_status status)
 {
   if (status == FTSORT_OK) return;
   fprintf(stderr, "%s\n", ftsort_last_error(group));
-  ftsort_leave(group, 1);
+  leave_with(group, 1);
 }
 
 static int is_lowest(ftsort *group)
@@ -59,7 +61,7 @@ static unsigned long long stored_rounds(ftsort *group)
   const void *bytes;
   int node = 0;
   while (ftsort_executor(group, node) != ftsort_rank(group)) node++;
-  check(group, ftsort_store_get(group, node, &bytes, NULL));
+  if (ftsort_store_get(group, node, &bytes, NULL) != FTSORT_OK) fail_alone(ftsort_last_error(group));
   return bytes == NULL ? 0 : (unsigned long long)((const state *)bytes)->rounds;
 }
 
@@ -93,7 +95,7 @@ int main(int argc, char **argv)
 
   dimensions = (uint32_t)ftsort_dimension(group);
   plan = (ftsort_round *)calloc(rounds + dimensions + 1, sizeof *plan);
-  if (plan == NULL) ftsort_leave(group, 1);
+  if (plan == NULL) fail_alone("no memory for the plan");
   for (i = 0; i < rounds; i++) plan[i].dimension = FTSORT_NO_EXCHANGE;
   for (bit = 0; bit < dimensions; bit++) plan[rounds + bit].dimension = bit;
   algorithm.plan = plan;

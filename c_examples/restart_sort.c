@@ -13,6 +13,7 @@
 
 #include "ftsort.h"
 #include "ftsort_store.h"
+#include "leave.h"
 
 /* The number at a place, the same in every job. */
 static uint64_t number_at(uint64_t place)
@@ -22,11 +23,12 @@ static uint64_t number_at(uint64_t place)
   return x ^ (x >> 31);
 }
 
+/* Checks a collective call, which returns the same status on all ranks. */
 static void check(ftsort *group, ftsort_status status)
 {
   if (status == FTSORT_OK) return;
   fprintf(stderr, "%s\n", ftsort_last_error(group));
-  ftsort_leave(group, 1);
+  leave_with(group, 1);
 }
 
 static int is_lowest(ftsort *group)
@@ -61,14 +63,14 @@ int main(int argc, char **argv)
   first = all * (uint64_t)ftsort_rank(group) / (uint64_t)ftsort_ranks(group);
   count = all * (uint64_t)(ftsort_rank(group) + 1) / (uint64_t)ftsort_ranks(group) - first;
   numbers = (uint64_t *)malloc((size_t)count * sizeof *numbers + 1);
-  if (numbers == NULL) ftsort_leave(group, 1);
-  for (i = 0; i < count; i++) numbers[i] = number_at(first + i);
+  for (i = 0; numbers != NULL && i < count; i++) numbers[i] = number_at(first + i);
 
   check(group, ftsort_store_open(group, "numbers", &found));
+  /* NULL is an invalid argument: if a rank has no memory for its numbers, the call fails on all ranks. */
   check(group, ftsort_run_stored(group, &record, numbers, (size_t)count, &result));
   if (found && is_lowest(group)) printf("continues with the stored result\n");
   fflush(stdout);
-  check(group, ftsort_inject(group, 3)); /* kills the ranks with @3 in FTSORT_FAULTS */
+  ftsort_inject(group, 3); /* kills the ranks with @3 in FTSORT_FAULTS */
   check(group, ftsort_result_recover(group, result));
   for (i = 0; ftsort_result_block(result, (size_t)i, &block) == FTSORT_OK; i++)
     if (block.offset <= all / 2 && all / 2 < block.offset + block.count)

@@ -8,6 +8,7 @@
 
 #include "ftsort_rounds.h"
 #include "ftsort_store.h"
+#include "leave.h"
 
 static ftsort *group;
 
@@ -28,23 +29,24 @@ static void run_and_leave(ftsort_rounds *rounds, int (*is_right)(const ftsort_bl
   ftsort_result *result = NULL;
   ftsort_block state;
   size_t i, new_failures = 0;
-  int right = 1;
+  uint32_t right = 1;
   rounds->begin_all = 1;
   do { /* repeated if a rank fails after the last round, with its states */
     ftsort_result_free(result);
     if (ftsort_rounds_run(group, rounds, NULL, 0, &result) != FTSORT_OK ||
         ftsort_fault_check(group, &new_failures) != FTSORT_OK) {
       fprintf(stderr, "rank %d: %s\n", (int)ftsort_rank(group), ftsort_last_error(group));
-      ftsort_leave(group, 1);
+      leave_with(group, 1);
     }
   } while (new_failures > 0);
   for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
     int fine = is_right(&state);
     printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_rank(group), fine ? "right" : "WRONG");
-    right &= fine;
+    right &= (uint32_t)fine;
   }
   ftsort_result_free(result);
-  ftsort_leave(group, right ? 0 : 1);
+  if (ftsort_agree(group, &right, NULL) != FTSORT_OK) right = 0; /* whether the states of all ranks are right */
+  leave_with(group, right ? 0 : 1);
 }
 
 #endif

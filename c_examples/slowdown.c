@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "ftsort_monitor.h"
+#include "leave.h"
 
 #define PERIOD_US 10000
 #define PHASE_US 2000000
@@ -107,11 +108,12 @@ static int slow_down(int percent, const char *cgroup)
   return ends[1];
 }
 
+/* Checks a collective call, which returns the same status on all ranks. */
 static void check(ftsort *group, ftsort_status status)
 {
   if (status == FTSORT_OK) return;
   fprintf(stderr, "%s\n", ftsort_last_error(group));
-  ftsort_leave(group, 1);
+  leave_with(group, 1);
 }
 
 static void look(const ftsort_result *result)
@@ -149,7 +151,7 @@ int main(int argc, char **argv)
   config.algorithm = argc > 6 ? atoi(argv[6]) : FTSORT_AUTO;
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    return 1;
+    MPI_Abort(MPI_COMM_WORLD, 1);
   }
   count = ((size_t)1 << k) / (size_t)ranks;
   input = (uint32_t *)malloc(count * sizeof *input + 1);
@@ -170,7 +172,7 @@ int main(int argc, char **argv)
     ftsort_result *result;
     if (n == 1) {
       start = MPI_Wtime();
-      if (rank >= ranks - victims && write(brake, "x", 1) != 1) return 1;
+      if (rank >= ranks - victims && write(brake, "x", 1) != 1) MPI_Abort(MPI_COMM_WORLD, 1);
     }
     check(group, ftsort_run(group, &plain, input, count, &result));
     if (n > 0) look(result);

@@ -290,6 +290,6 @@ int main(int argc, char **argv)
   if (fine && job.progress.style == EVENTS)
     printf("finished %d seconds %.4f replayed %llu peak %llu\n", job.self, job.seconds,
            (unsigned long long)job.replayed, (unsigned long long)job.peak);
-  ftsort_leave(job.group, !fine);
+  ftsort_leave(job.group, !fine && job.self == lowest_survivor(&job)); /* all survivors have the same `fine` */
   return 1;
 }

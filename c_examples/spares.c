@@ -46,7 +46,7 @@ static void check(ftsort *group, ftsort_status status)
 {
   if (status == FTSORT_OK) return;
   fprintf(stderr, "%s\n", ftsort_last_error(group));
-  _exit(1);
+  MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
 /* Waits for all ranks without using a processor. */

@@ -15,16 +15,18 @@
 #include <string.h>
 
 #include "ftsort_tree.h"
+#include "leave.h"
 
 #define MAX_LINKS 64
 
 static ftsort *group;
 static int self;
 
+/* Ends the program after an error of a collective call, which all ranks return. */
 static void give_up(const char *function)
 {
   fprintf(stderr, "rank %d: %s: %s\n", self, function, ftsort_last_error(group));
-  ftsort_leave(group, 1);
+  leave_with(group, 1);
 }
 
 static int32_t key_of(int node, long index)
@@ -74,7 +76,7 @@ static int32_t *my_keys(long count, size_t *total)
     long i;
     if (ftsort_executor(group, node) != self) continue;
     more = (int32_t *)realloc(keys, (*total + (size_t)count + 1) * sizeof *keys);
-    if (more == NULL) give_up("realloc");
+    if (more == NULL) fail_alone("tree_sort: no memory for the keys");
     keys = more;
     for (i = 0; i < count; i++) keys[(*total)++] = key_of(node, i);
   }
@@ -115,8 +117,7 @@ int main(int argc, char **argv)
   MPI_Init(&argc, &argv);
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Finalize();
-    return 1;
+    MPI_Abort(MPI_COMM_WORLD, 1);
   }
   self = ftsort_rank(group);
   options.operation = FTSORT_TREE_SORTED;
