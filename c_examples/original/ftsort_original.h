@@ -12,11 +12,13 @@
  *   original_end(0);
  *
  * A node that has not failed is its own cover. Dimensions and clusters count from 1, as in the papers. The lists are of
- * int. For one source file of a program: the group is a static variable of this header. A call that fails ends the
- * process, as the authors' programs do. */
+ * int. For one source file of a program: the group is a static variable of this header. An error that all ranks have
+ * ends all processes, as in the authors' programs. An error of one rank ends its process, which the others tolerate as a
+ * failure. */
 #ifndef FTSORT_ORIGINAL_H
 #define FTSORT_ORIGINAL_H
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +26,42 @@
 #include "ftsort_store.h"
 
 static ftsort *original_group;
-/* A message of this round is missing. */
+/* A message or a list of this round is missing. */
 static int original_incomplete;
+/* The number of failed ranks whose lists their covers have. */
+static int original_failed;
 /* Each committed list is also written to saveRankK.dat; see original_keep_files. */
 static int original_files;
 
+/* Ends the processes of all ranks, which all call this function. The lowest survivor has the exit status `code`, and the
+ * others have 0: mpirun may hang if several ranks have another status. */
+static inline void original_end(int code)
+{
+  ftsort_leave(original_group, ftsort_executor(original_group, 0) == ftsort_rank(original_group) ? code : 0);
+}
+
+/* Ends this process alone, after an error that the other ranks do not know. They tolerate it as a failure, of which Open
+ * MPI tells them if a signal ends the process, and not if it exits with another status than 0. */
+static inline void original_fail(void)
+{
+  fflush(NULL);
+  raise(SIGKILL);
+}
+
+/* Checks a collective call, which returns the same status on all ranks. */
 static inline void original_need(ftsort_status status, const char *function)
 {
   if (status == FTSORT_OK) return;
   fprintf(stderr, "%s: %s\n", function, ftsort_last_error(original_group));
-  ftsort_leave(original_group, 1);
+  original_end(1);
+}
+
+/* Checks a local call. */
+static inline void original_need_here(ftsort_status status, const char *function)
+{
+  if (status == FTSORT_OK) return;
+  fprintf(stderr, "%s: %s\n", function, ftsort_last_error(original_group));
+  original_fail();
 }
 
 /* Initialises MPI and ftsort, with checkpoints in a directory that all ranks share, or for NULL in other ranks' memory.
@@ -53,9 +81,6 @@ static inline int original_start(int *argc, char ***argv, const char *directory)
   return ftsort_rank(original_group);
 }
 
-/* Ends the process. */
-static inline void original_end(int code) { ftsort_leave(original_group, code); }
-
 /* log N, and N: a power of two. */
 static inline int original_dimension(void) { return (int)ftsort_dimension(original_group); }
 static inline int original_nodes(void) { return 1 << original_dimension(); }
@@ -65,18 +90,20 @@ static inline int original_nodes(void) { return 1 << original_dimension(); }
 static inline int original_save(int node, const void *keys, size_t count, int rank)
 {
   char name[64], draft[80];
-  size_t written;
+  int saved;
   FILE *file;
   snprintf(name, sizeof name, "saveRank%d.dat", node);
   snprintf(draft, sizeof draft, "%s.%d", name, rank);
   remove(draft);
   file = fopen(draft, "wbx"); /* a new file, and not the target of a link */
-  written = file ? fwrite(keys, sizeof(int32_t), count, file) : 0;
-  if (file == NULL || fclose(file) != 0 || written != count || rename(draft, name) != 0) {
+  saved = file != NULL && fwrite(keys, sizeof(int32_t), count, file) == count;
+  if (file != NULL && fclose(file) != 0) saved = 0;
+  if (saved && rename(draft, name) != 0) saved = 0;
+  if (!saved) {
     fprintf(stderr, "cannot write %s: %s\n", name, strerror(errno));
-    return 0;
+    if (file != NULL) remove(draft);
   }
-  return 1;
+  return saved;
 }
 
 /* From now on each list is in the file saveRankK.dat of the working directory as soon as it is committed, written by
@@ -101,54 +128,78 @@ static inline int partner(int k, int d) { return ftsort_partner(original_group, 
 /* Kills this process if FTSORT_FAULTS names it and the round. */
 static inline void FaultInject(int round)
 {
-  original_need(ftsort_inject(original_group, (uint32_t)round), "FaultInject");
+  original_need_here(ftsort_inject(original_group, (uint32_t)round), "FaultInject");
 }
 
 /* The checkpoint of node k, which counts once FaultDetection has committed it. */
 static inline void checkpoint(int k, const int *list, int size)
 {
-  original_need(ftsort_store_put(original_group, k, list, (size_t)size * sizeof *list), "checkpoint");
+  original_need_here(ftsort_store_put(original_group, k, list, (size_t)size * sizeof *list), "checkpoint");
 }
 
-/* Returns the committed list of node k, to be freed by the caller. */
+static inline int original_count_failed(void)
+{
+  int rank, failed = 0;
+  for (rank = 0; rank < ftsort_ranks(original_group); rank++) failed += ftsort_is_failed(original_group, rank);
+  return failed;
+}
+
+/* Reports that a message or a list of this round is missing, so that FaultDetection does not commit the round. */
+static inline void original_missing(void) { original_incomplete = 1; }
+
+/* Returns the committed list of node k, to be freed by the caller. If original_comm has found a failure since the last
+ * FaultDetection, the list of the failed rank is not here yet: the answer is an empty list, and the round is run again. */
 static inline int *readCheckpoint(int k, int *size)
 {
   const void *state;
   size_t bytes;
   int *list;
-  original_need(ftsort_store_get(original_group, k, &state, &bytes), "readCheckpoint");
+  original_need_here(ftsort_store_get(original_group, k, &state, &bytes), "readCheckpoint");
   list = (int *)malloc(bytes > 0 ? bytes : 1);
-  if (state == NULL || list == NULL) {
+  if (list == NULL || (state == NULL && original_count_failed() == original_failed)) {
     fprintf(stderr, "readCheckpoint: node %d has no list, or there is no memory for it\n", k);
-    ftsort_leave(original_group, 1);
+    original_fail();
   }
-  memcpy(list, state, bytes);
+  if (state == NULL) original_missing();
+  else memcpy(list, state, bytes);
   *size = (int)(bytes / sizeof *list);
   return list;
 }
 
-/* Reports that a message of this round is missing, so that FaultDetection does not commit the round. */
-static inline void original_missing(void) { original_incomplete = 1; }
+/* Writes the committed lists to their files. If ranks fail meanwhile, the new covers write the lists of these ranks. */
+static inline void original_save_lists(void)
+{
+  size_t new_failures;
+  do {
+    uint32_t saved = 1;
+    int node, self = ftsort_rank(original_group);
+    for (node = 0; node < original_nodes(); node++) {
+      const void *state;
+      size_t bytes;
+      if (cover(node) != self) continue;
+      original_need_here(ftsort_store_get(original_group, node, &state, &bytes), "original_save_lists");
+      if (state != NULL && !original_save(node, state, bytes / sizeof(int32_t), self)) saved = 0;
+    }
+    original_need(ftsort_agree(original_group, &saved, &new_failures), "original_save_lists");
+    if (!saved) original_end(1);
+    if (new_failures > 0) original_need(ftsort_fault_check(original_group, NULL), "original_save_lists");
+    original_failed = original_count_failed();
+  } while (new_failures > 0);
+}
 
 /* Finds failures; all survivors get the same answer. If no rank has failed since the last call, and no message is
- * missing, the checkpoints since then are committed, and the number of failed ranks is returned. Otherwise nothing is
- * committed, and a negative number is returned that equals no earlier one: F = F' does not hold, and the round is run
- * again. */
+ * missing, the checkpoints since then are committed, and the number of the last call is returned again. Otherwise nothing
+ * is committed, and a higher number is returned: F = F' does not hold, and the round is run again. */
 static inline int FaultDetection(void)
 {
   static int interrupted = 0;
-  int committed, node, rank, failed = 0;
+  int committed;
   original_need(ftsort_store_commit(original_group, !original_incomplete, &committed), "FaultDetection");
   original_incomplete = 0;
-  for (node = 0; original_files && committed && node < original_nodes(); node++) {
-    int size, *list;
-    if (cover(node) != ftsort_rank(original_group)) continue;
-    list = readCheckpoint(node, &size);
-    if (!original_save(node, list, (size_t)size, ftsort_rank(original_group))) ftsort_leave(original_group, 1);
-    free(list);
-  }
-  for (rank = 0; rank < ftsort_ranks(original_group); rank++) failed += ftsort_is_failed(original_group, rank);
-  return committed ? failed : -++interrupted;
+  original_failed = original_count_failed();
+  if (!committed) interrupted++;
+  if (committed && original_files) original_save_lists();
+  return interrupted;
 }
 
 static inline int MPI_myBarrier(void) { return FaultDetection(); }

@@ -12,7 +12,7 @@
  *
  * Unlike the originals, N need not be a power of two (each node of the next power of two has a file), counts need not
  * be divisible, keys may have any value, files are never visible before they are complete, and processes may fail at
- * any moment. */
+ * any moment after ftsort_init. Before, the failure of a process ends the job. */
 #ifndef ORIGINAL_H
 #define ORIGINAL_H
 #include <fcntl.h>
@@ -36,6 +36,7 @@ typedef struct sorting {
   const int32_t *keys; /* the whole file, mapped */
   size_t count;        /* number of keys that are sorted */
   int ranks, self;
+  int32_t *reader; /* the rank that passes each rank's share: the rank itself, or its executor if it has failed */
   ftsort *group;
 } sorting;
 
@@ -61,6 +62,15 @@ static size_t share_size(const sorting *job, int rank)
   return share_start(job, rank + 1) - share_start(job, rank);
 }
 
+/* Reads an unsigned number. Returns 0 if the text is none. */
+static int read_number(const char *text, unsigned long long *number)
+{
+  char *end;
+  errno = 0;
+  *number = strtoull(text, &end, 10);
+  return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0;
+}
+
 static void map_input(sorting *job, const char *path, const char *count)
 {
   struct stat info;
@@ -68,10 +78,12 @@ static void map_input(sorting *job, const char *path, const char *count)
   int fd = open(path, O_RDONLY);
   if (fd < 0 || fstat(fd, &info) != 0) refuse("%s: cannot read %s: %s", job->program, path, strerror(errno));
   job->count = (size_t)info.st_size / sizeof(int32_t);
+  if (count == NULL && (size_t)info.st_size % sizeof(int32_t) != 0)
+    refuse("%s: %s has %lld bytes, which is no multiple of 4: it must contain 32-bit integers", job->program, path,
+           (long long)info.st_size);
   if (count != NULL) {
-    char *end;
-    unsigned long long wanted = strtoull(count, &end, 10);
-    if (*count == '\0' || *end != '\0') refuse("%s: COUNT is %s, not a number", job->program, count);
+    unsigned long long wanted;
+    if (!read_number(count, &wanted)) refuse("%s: COUNT is %s, not a number", job->program, count);
     if (wanted > job->count)
       refuse("%s: COUNT is %s, but %s has %zu integers", job->program, count, path, job->count);
     job->count = (size_t)wanted;
@@ -82,14 +94,34 @@ static void map_input(sorting *job, const char *path, const char *count)
   job->keys = (const int32_t *)map;
 }
 
-/* Reads a failed rank's share from the file again, if the store does not have it. */
+/* The number of keys of a rank's input: its share, and the shares of failed ranks if it executes their nodes. */
+static size_t input_size(const sorting *job, int rank)
+{
+  size_t count = 0;
+  int owner;
+  for (owner = 0; owner < job->ranks; owner++)
+    if (job->reader[owner] == rank) count += share_size(job, owner);
+  return count;
+}
+
+static void copy_input(const sorting *job, int rank, int32_t *place)
+{
+  int owner;
+  for (owner = 0; owner < job->ranks; owner++) {
+    size_t count = share_size(job, owner);
+    if (job->reader[owner] != rank || count == 0) continue;
+    memcpy(place, job->keys + share_start(job, owner), count * sizeof *place);
+    place += count;
+  }
+}
+
+/* Reads the input of a failed rank from the file again, if the store does not have it. */
 static int reload(void *user, int32_t rank, ftsort_buffer *out)
 {
   const sorting *job = (const sorting *)user;
-  size_t bytes = share_size(job, rank) * sizeof(int32_t);
-  void *place = ftsort_buffer_resize(out, bytes);
+  int32_t *place = (int32_t *)ftsort_buffer_resize(out, input_size(job, rank) * sizeof *place);
   if (place == NULL) return 1;
-  if (bytes > 0) memcpy(place, job->keys + share_start(job, rank), bytes);
+  copy_input(job, rank, place);
   return 0;
 }
 
@@ -97,30 +129,35 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
 static int sort_and_save(sorting *job, ftsort_status *status)
 {
   const ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
-  const int32_t *input = job->keys + (job->count > 0 ? share_start(job, job->self) : 0);
-  size_t count = share_size(job, job->self), index;
+  const int32_t *input;
   int32_t *joined = NULL;
   ftsort_result *result = NULL;
   ftsort_block block;
-  int rank, first, fine = 1;
-  for (rank = 0; rank < job->ranks; rank++) {
-    /* The executor of a rank that failed before this sort brings the rank's share. */
-    size_t more = share_size(job, rank);
-    if (rank == job->self || ftsort_executor(job->group, rank) != job->self || more == 0) continue;
-    first = joined == NULL;
-    joined = (int32_t *)realloc(joined, (count + more) * sizeof *joined);
-    if (joined == NULL) refuse("%s: no memory for %zu integers", job->program, count + more);
-    if (first && count > 0) memcpy(joined, input, count * sizeof *joined);
-    memcpy(joined + count, job->keys + share_start(job, rank), more * sizeof *joined);
-    count += more;
-    input = joined;
+  size_t count, index;
+  int rank, fine = 1;
+  /* A rank that a monitor excludes executes no node, but still passes its share. */
+  for (rank = 0; rank < job->ranks; rank++)
+    job->reader[rank] = ftsort_is_failed(job->group, rank) ? ftsort_executor(job->group, rank) : rank;
+  count = input_size(job, job->self);
+  if (count == share_size(job, job->self)) {
+    input = job->keys + (count > 0 ? share_start(job, job->self) : 0);
+  } else {
+    /* NULL is an invalid argument: if this rank has no memory, the call fails on all ranks, and no share is missing. */
+    input = joined = (int32_t *)malloc(count * sizeof *joined);
+    if (joined == NULL) fprintf(stderr, "%s: rank %d: no memory for %zu integers\n", job->program, job->self, count);
+    else copy_input(job, job->self, joined);
   }
   *status = ftsort_run(job->group, &record, input, count, &result);
-  free(joined);
+  if (*status != FTSORT_ERR_MPI && *status != FTSORT_ERR_INTERNAL) free(joined); /* otherwise MPI may still read it */
   if (*status == FTSORT_ERR_DATA_LOST) return 1; /* on all ranks; the file still exists, so the survivors sort again */
   if (*status != FTSORT_OK) {
     fprintf(stderr, "%s: rank %d: %s\n", job->program, job->self, ftsort_last_error(job->group));
     return 0;
+  }
+  if (ftsort_result_total(result) != job->count) {
+    fprintf(stderr, "%s: rank %d: the result has %llu integers, and the input %zu\n", job->program, job->self,
+            (unsigned long long)ftsort_result_total(result), job->count);
+    fine = 0;
   }
   for (index = 0; fine && ftsort_result_block(result, index, &block) == FTSORT_OK; index++)
     fine = original_save((int)block.node, block.data, block.count, job->self);
@@ -132,7 +169,7 @@ static int original(int argc, char **argv, int32_t algorithm, enum input_kind ki
 {
   static const char *const scenarios[] = {"none", "one", "half", "all-but-one"};
   ftsort_config config = FTSORT_CONFIG_INIT;
-  sorting job = {NULL, NULL, 0, 0, 0, NULL};
+  sorting job = {NULL, NULL, 0, 0, 0, NULL, NULL};
   unsigned long long seed = (unsigned long long)time(NULL);
   char faults[64];
   ftsort_status status;
@@ -155,7 +192,9 @@ static int original(int argc, char **argv, int32_t algorithm, enum input_kind ki
            kind == INPUT_FILE ? "FILE" : "COUNT");
   start = MPI_Wtime();
   map_input(&job, kind == INPUT_FILE ? argv[1] : "Entrada.dat", kind == INPUT_FILE ? NULL : argv[1]);
-  if (argc == 4) seed = strtoull(argv[3], NULL, 10);
+  if (argc == 4 && !read_number(argv[3], &seed)) refuse("%s: SEED is %s, not a number", job.program, argv[3]);
+  job.reader = (int32_t *)calloc((size_t)job.ranks, sizeof *job.reader);
+  if (job.reader == NULL) refuse("%s: no memory for %d ranks", job.program, job.ranks);
   MPI_Bcast(&seed, 1, MPI_UNSIGNED_LONG_LONG, 0, MPI_COMM_WORLD);
   snprintf(faults, sizeof faults, "%s seed=%llu", scenarios[argv[2][0] - '0'], seed);
 
@@ -180,7 +219,8 @@ static int original(int argc, char **argv, int32_t algorithm, enum input_kind ki
   if (fine && ftsort_executor(job.group, 0) == job.self)
     printf("Total time: %f seconds\n", MPI_Wtime() - start);
   fflush(stdout);
-  ftsort_leave(job.group, fine ? 0 : 1);
+  /* All survivors have the same `fine`. mpirun may hang if several ranks have another exit status than 0. */
+  ftsort_leave(job.group, !fine && ftsort_executor(job.group, 0) == job.self ? 1 : 0);
   return 1;
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use libtest_mimic::Failed;
 
 use crate::case::{Case, number, table};
-use crate::harness::{Launch, Scratch, program, require, run};
+use crate::harness::{Launch, Scratch, program, require, run, self_checking, words};
 
 /// Program, ranks, number of keys.
 const PROGRAMS: &str = "
@@ -72,22 +72,88 @@ fn one_scenario(
     };
     let mut command = launch.command(&program, &[&first, scenario, "11"]);
     let text = run(command.current_dir(folder.path()))?;
+    sorted_lists(folder, ranks, sorted).map_err(|error| {
+        let error = error.message().unwrap_or("failed");
+        format!("scenario {scenario}: {error}: {text}")
+    })?;
+    let timed = text.contains("Total time: ");
+    require(timed, format!("scenario {scenario}: no time"), &text)
+}
+
+/// Joins the lists of all ranks, which must be the sorted keys, and removes them. No other file may be left beside the
+/// input.
+fn sorted_lists(folder: &Scratch, ranks: usize, sorted: &[u8]) -> Result<(), Failed> {
     let mut lists = Vec::new();
     for rank in 0..ranks.next_power_of_two() {
         let list = folder.path().join(format!("saveRank{rank}.dat"));
         lists.extend(fs::read(&list)?);
         fs::remove_file(list)?;
     }
+    let difference = format!("{} of {} bytes", lists.len(), sorted.len());
+    require(lists == sorted, "not sorted", &difference)?;
     let left = folder.file_names()?;
-    let scenario = format!("scenario {scenario}");
-    require(lists == sorted, format!("{scenario}: not sorted"), &text)?;
+    require(left.len() == 1, "files are left", &format!("{left:?}"))
+}
+
+/// Ranks, and kills between two sorts (see `tests/c/original_killed.c`). A rank that fails after it has written its
+/// lists makes the survivors sort again, and then its executor fails before its input is stored.
+const KILLED_BETWEEN_SORTS: &str = "
+ quick | 4 | 1@saved.1 0@sort.2
+ all   | 4 | 1@saved.1 0@sort.2 2@saved.2
+ all   | 5 | 3@saved.1 2@sort.2
+ all   | 4 | 0@saved.1 1@saved.1 2@sort.2
+";
+
+fn killed_between_sorts(ranks: usize, kills: &str) -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    let mut keys = random_keys(5, 10_003);
+    fs::write(folder.path().join("numbers"), bytes(&keys))?;
+    keys.sort_unstable();
+    let program = program("tests/c/original_killed.c")?;
+    let launch = Launch {
+        ranks,
+        faults: "",
+        ulfm: true,
+    };
+    let mut command = launch.command(&program, &["numbers", "0", "1"]);
+    let text = run(command.current_dir(folder.path()).env("KILLS", kills))?;
+    sorted_lists(&folder, ranks, &bytes(&keys)).map_err(|error| {
+        let error = error.message().unwrap_or("failed");
+        format!("{error}: {text}")
+    })?;
+    folder.remove()
+}
+
+/// Size of the file in bytes, arguments, and the words of the refusal.
+const REFUSALS: &str = "
+ quick | 4002 | numbers 0   | 4002 bytes
+ all   | 4000 | numbers 1 x | SEED is x
+ all   | 4000 | numbers 4   | usage
+ all   | 4000 | none 0      | cannot read none
+";
+
+fn refusal(size: usize, arguments: &str, words: &str) -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    fs::write(folder.path().join("numbers"), vec![0; size])?;
+    let program = program("c_examples/original/hyperquicksort.c")?;
+    let launch = Launch {
+        ranks: 2,
+        faults: "",
+        ulfm: true,
+    };
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let mut command = launch.command(&program, &arguments);
+    let output = command.current_dir(folder.path()).output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    // The exit status of mpirun proves nothing.
     require(
-        left.len() == 1,
-        format!("{scenario}: {left:?} are left"),
+        text.contains(words),
+        format!("no refusal says: {words}"),
         &text,
     )?;
-    let timed = text.contains("Total time: ");
-    require(timed, format!("{scenario}: no time"), &text)
+    let left = folder.file_names()?;
+    require(left.len() == 1, format!("{left:?} are left"), &text)?;
+    folder.remove()
 }
 
 /// Ranks, failures, and the number of committed rounds that the files must show. The failures of the first case end the
@@ -143,6 +209,32 @@ fn checkpoint_files(ranks: usize, faults: &str, rounds: u32) -> Result<(), Faile
     folder.remove()
 }
 
+/// A list that cannot be written is an error on all ranks, and its draft is removed.
+fn refused_list(source: &str, arguments: &str) -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    fs::write(folder.path().join("numbers"), vec![0; 4000])?;
+    // A list cannot replace a folder.
+    fs::create_dir(folder.path().join("saveRank1.dat"))?;
+    let program = program(source)?;
+    let launch = Launch {
+        ranks: 4,
+        faults: "",
+        ulfm: true,
+    };
+    let arguments = words(arguments, &folder);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut command = launch.command(&program, &arguments);
+    let output = command.current_dir(folder.path()).output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let is_reported =
+        output.status.code() == Some(1) && text.contains("cannot write saveRank1.dat");
+    require(is_reported, format!("{}", output.status), &text)?;
+    let left = folder.file_names()?;
+    let drafts = left.iter().filter(|name| name.matches('.').count() > 1);
+    require(drafts.count() == 0, format!("{left:?} are left"), &text)?;
+    folder.remove()
+}
+
 pub fn cases() -> Vec<Case> {
     let files = table(CHECKPOINT_FILES).map(|row| {
         let [ranks, faults, rounds] = row.cells();
@@ -161,5 +253,35 @@ pub fn cases() -> Vec<Case> {
             all_scenarios(program, ranks, count)
         })
     });
-    files.chain(cases).collect()
+    let killed = table(KILLED_BETWEEN_SORTS).map(|row| {
+        let [ranks, kills] = row.cells();
+        let name = format!("the authors' program hyperquicksort, {ranks} ranks, kills {kills}");
+        let ranks = number(ranks);
+        Case::new(row.is_quick, name, move || {
+            killed_between_sorts(ranks, kills)
+        })
+    });
+    let refusals = table(REFUSALS).map(|row| {
+        let [size, arguments, words] = row.cells();
+        let name = format!("the authors' program refuses {arguments}, {size} bytes: {words}");
+        let size = number(size);
+        Case::new(row.is_quick, name, move || refusal(size, arguments, words))
+    });
+    let lists = [
+        ("c_examples/original/hyperquicksort.c", "numbers 0"),
+        ("c_examples/workflow.c", "2000 DIR files"),
+    ];
+    let lists = lists.map(|(source, arguments)| {
+        let name = format!("{source} with a list that cannot be written");
+        Case::new(true, name, move || refused_list(source, arguments))
+    });
+    let name = "rounds of ftsort_original.h count once, 4 ranks";
+    let rounds = Case::skippable(true, name, || self_checking("original_loop", 4, ""));
+    files
+        .chain(cases)
+        .chain(killed)
+        .chain(refusals)
+        .chain(lists)
+        .chain([rounds])
+        .collect()
 }
