@@ -1,7 +1,7 @@
 /* ftsort_store.h: loops of the caller that survive failures: stored states, inputs and algorithms that change from
  * one sort to the next, and the virtual hypercube.
  *
- *   for (d = dimensions; d > 0; d -= committed) {     // leave it if one of the two collective calls returns an error
+ *   for (d = dimensions; d > 0; d -= committed) {     // leave it after an error of a collective call
  *     ftsort_fault_check(group, NULL);                // moves the states of failed ranks to the executors
  *     ...                                             // for each node that this rank executes: one round
  *     done = ftsort_store_put(group, node, state, bytes) == FTSORT_OK;
