@@ -5,7 +5,7 @@
 //! rounds, with more points in a round, and with timers that crash a rank at any instant. Pure: it only names
 //! the failures; the engine injects them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use ftsort_kernels::random::SplitMix;
 pub enum Point {
     /// Before any work of the round.
     Begin,
-    /// After the round's messages were posted.
+    /// Before the blocks of a round that exchanges blocks are sent; along trees, after the first messages of the rank.
     Send,
     /// Before the new version is stored.
     Store,
@@ -42,7 +42,7 @@ impl Point {
 }
 
 /// The moment of a crash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum When {
     /// At a point of a round, the first time that it is reached.
     At(u32, Point),
@@ -128,10 +128,10 @@ pub struct Corruption {
     pub always: bool,
 }
 
-/// The crashes, at most one for each rank, and the changes of data.
+/// The crashes, of which the first that is reached ends a rank, and the changes of data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    deaths: BTreeMap<Rank, When>,
+    deaths: BTreeSet<(Rank, When)>,
     spoils: Vec<Corruption>,
 }
 
@@ -226,7 +226,7 @@ impl Plan {
         if self.is_empty() {
             return Schedule::default();
         }
-        let mut deaths = BTreeMap::new();
+        let mut deaths = BTreeSet::new();
         let victims = match self.scenario {
             None | Some(Scenario::None) => 0,
             Some(Scenario::One) => 1.min(ranks - 1),
@@ -244,7 +244,7 @@ impl Plan {
                 }
                 None => When::At(draw.below(u64::from(rounds.max(1))) as u32, Point::Begin),
             };
-            deaths.insert(victim, when);
+            deaths.insert((victim, when));
         }
         let named = self.deaths.iter().filter(|(rank, _)| rank.index() < ranks);
         deaths.extend(named.copied());
@@ -303,7 +303,7 @@ fn milliseconds(text: &str) -> Option<Duration> {
 impl Schedule {
     /// Returns whether `rank` crashes at this point.
     pub fn crashes(&self, rank: Rank, round: u32, point: Point) -> bool {
-        self.deaths.get(&rank) == Some(&When::At(round, point))
+        self.deaths.contains(&(rank, When::At(round, point)))
     }
 
     /// Returns the changes of this rank's data at this moment, with their index in the schedule. `to` is the
@@ -327,12 +327,13 @@ impl Schedule {
         })
     }
 
-    /// Returns the time after which `rank` crashes by a timer.
+    /// Returns the time after which `rank` crashes by a timer: the least one.
     pub fn timer(&self, rank: Rank) -> Option<Duration> {
-        match self.deaths.get(&rank) {
-            Some(When::After(time)) => Some(*time),
+        let times = self.deaths.iter().filter_map(|(victim, when)| match when {
+            When::After(time) if *victim == rank => Some(*time),
             _ => None,
-        }
+        });
+        times.min()
     }
 }
 
@@ -422,6 +423,26 @@ mod tests {
     }
 
     #[test]
+    fn several_words_for_a_rank_all_count() {
+        let schedule = Plan::parse("1@99 1@0 1@7ms 1@3.store 1@2ms 1@5ms 1@0").unwrap();
+        let schedule = schedule.resolve(4, 5);
+        for (round, point) in [(0, Point::Begin), (3, Point::Store), (99, Point::Begin)] {
+            assert!(schedule.crashes(Rank(1), round, point), "{round}");
+        }
+        assert!(!schedule.crashes(Rank(0), 0, Point::Begin));
+        assert_eq!(schedule.timer(Rank(1)), Some(Duration::from_millis(2)));
+        let printed = schedule.to_string();
+        assert_eq!(Plan::parse(&printed).unwrap().resolve(4, 5), schedule);
+        for rank in 0..4 {
+            let drawn = Plan::parse("all-but-one seed=3").unwrap().resolve(4, 5);
+            let with_word = format!("all-but-one seed=3 {rank}@99");
+            let both = Plan::parse(&with_word).unwrap().resolve(4, 5);
+            assert!(both.deaths.is_superset(&drawn.deaths), "{both}");
+            assert!(both.crashes(Rank(rank), 99, Point::Begin), "{both}");
+        }
+    }
+
+    #[test]
     fn a_faulty_link_changes_messages_in_both_directions() {
         let schedule = Plan::parse("2-3~1.message.key").unwrap().resolve(4, 5);
         let number = |rank, to| {
@@ -502,7 +523,9 @@ mod tests {
                 let text = format!("{name} seed={seed} {window}");
                 let schedule = Plan::parse(&text).unwrap().resolve(ranks, rounds);
                 prop_assert_eq!(schedule.deaths.len(), victims);
-                prop_assert!(schedule.deaths.keys().all(|rank| rank.index() < ranks));
+                let hit: BTreeSet<Rank> = schedule.deaths.iter().map(|(rank, _)| *rank).collect();
+                prop_assert_eq!(hit.len(), victims);
+                prop_assert!(hit.iter().all(|rank| rank.index() < ranks));
                 let printed = schedule.to_string();
                 prop_assert_eq!(Plan::parse(&printed).unwrap().resolve(ranks, rounds), schedule);
             }
