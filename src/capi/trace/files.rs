@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -54,14 +54,17 @@ impl Place {
         format!("{}.{rank}.json", self.stem)
     }
 
-    /// Opens the file of a rank. Returns the file, and whether it is new.
+    /// Opens the file of a rank. Returns the file, and whether it is new, also because the one of an earlier group was removed
+    /// or renamed.
     pub fn open(&mut self, rank: Rank) -> io::Result<(Box<dyn Write + Send>, bool)> {
         let name = self.name_of(rank);
         let path = std::path::absolute(self.path_of(rank))?;
         let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = !made.contains(&path);
-        if !fresh {
-            return Ok((self.disk.append(&name)?, false));
+        if made.contains(&path) {
+            match self.disk.append(&name) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                file => return Ok((file?, false)),
+            }
         }
         let (private, file) = self.disk.create_private(&name)?;
         if let Err(error) = self.disk.rename(&private, &name) {
@@ -149,6 +152,14 @@ mod tests {
         }
         let text = std::fs::read_to_string(folder.join("t.0.json")).expect("there is a file");
         assert_eq!(text, "aaa");
+        // A program may move the file away between two groups.
+        std::fs::rename(folder.join("t.0.json"), folder.join("kept")).expect("it is there");
+        let mut place = Place::of(&prefix, FileOptions::default()).expect("UTF-8");
+        let (mut file, fresh) = place.open(Rank(0)).expect("a file");
+        assert!(fresh);
+        file.write_all(b"b").expect("it can be written");
+        let text = std::fs::read_to_string(folder.join("t.0.json")).expect("there is a file");
+        assert_eq!(text, "b");
         std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 
