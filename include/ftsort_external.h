@@ -40,9 +40,9 @@ typedef struct ftsort_external {
    * read all of them. NULL with `read`. */
   const char *const *sources;
   size_t source_count;   /**< The number of files in `sources`. */
-  /** The path of the sorted file, in a directory that all ranks can write; the same name on all ranks. An existing
-   * file is replaced at the end; a pipe, a device or a directory is refused. It has the mode 0600. One job at a
-   * time may write an output. NULL with `write`. */
+  /** The path of the sorted file, in one directory that all ranks see and can write; the same name on all ranks. An
+   * existing file is replaced at the end; a pipe, a device or a directory is refused, also behind a symbolic link.
+   * It has the mode 0600. One job at a time may write an output. NULL with `write`. */
   const char *output;
   /** The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source,
    * and at most twice as many with little memory. They may be local to the host. NULL: the directory of `output`.

@@ -1,9 +1,9 @@
 //! The files of an external sort in the file system: the source, and the places for runs and output.
 
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::hash::{Hash, Hasher};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +32,13 @@ struct SourceFile {
     bytes: u64,
 }
 
+/// Opens a file without blocking, because opening a pipe waits for its other end.
+fn open(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    options.open(path)
+}
+
 fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     let text = format!("cannot read the source {}: {error}", path.display());
     Error::new(Status::Store, text)
@@ -43,7 +50,7 @@ impl FileSource {
         let mut start = 0;
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
-            let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+            let opened = open(path).and_then(|file| Ok((file.metadata()?, file)));
             let (metadata, file) = opened.map_err(|error| unreadable(path, &error))?;
             if !metadata.is_file() {
                 let text = format!("the source {} is not a regular file", path.display());
@@ -64,7 +71,13 @@ impl FileSource {
                 start,
                 bytes,
             });
-            start += bytes;
+            start = start.checked_add(bytes).ok_or_else(|| {
+                let text = format!(
+                    "the sources up to {} have 2^64 bytes or more together: sort fewer files at a time",
+                    path.display()
+                );
+                Error::new(Status::Argument, text)
+            })?;
         }
         Ok(FileSource {
             files: Arc::new(files),
@@ -99,6 +112,7 @@ impl Source for FileSource {
                 Err(file.changes())
             }
         });
+        // The sum of the sizes is below 2^64 since the files were opened.
         files.sum()
     }
 
@@ -319,6 +333,38 @@ mod tests {
         assert_ne!(identity(&paths), identity(&turned));
         assert_eq!(identity(&paths), identity(&paths));
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// The sizes of sparse files, where the file system has them.
+    #[test]
+    fn sources_of_more_than_64_bits_are_refused() {
+        for folder in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
+            let path = folder.join(format!("ftsort-large-{}", std::process::id()));
+            let made = File::create(&path).and_then(|file| file.set_len(i64::MAX as u64));
+            let sources = [path.clone(), path.clone(), path.clone()];
+            let opened = made.map(|()| (2..4).map(|count| FileSource::open(&sources[..count], 0)));
+            let opened = opened.map(|sources| sources.collect::<Vec<_>>());
+            let _ = std::fs::remove_file(&path);
+            let Ok([Ok(fitting), Err(error)]) = opened.as_deref() else {
+                assert!(opened.is_err());
+                continue;
+            };
+            assert_eq!(fitting.bytes().unwrap(), u64::MAX - 1);
+            assert_eq!(error.status, Status::Argument);
+            assert!(error.text.contains("2^64 bytes or more"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_no_source() {
+        let pipe = std::env::temp_dir().join(format!("ftsort-pipe-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let opened = FileSource::open(std::slice::from_ref(&pipe), 0);
+        std::fs::remove_file(&pipe).unwrap();
+        let error = opened.err().unwrap();
+        assert_eq!(error.status, Status::Argument);
+        assert!(error.text.contains("is not a regular file"), "{error}");
     }
 
     #[test]

@@ -55,9 +55,9 @@ pub struct ftsort_external {
     pub sources: *const *const c_char,
     /// The number of files in `sources`.
     pub source_count: usize,
-    /// The path of the sorted file, in a directory that all ranks can write; the same name on all ranks. An existing file is
-    /// replaced at the end; a pipe, a device or a directory is refused. It has the mode 0600. One job at a time may write an
-    /// output. NULL with `write`.
+    /// The path of the sorted file, in one directory that all ranks see and can write; the same name on all ranks. An
+    /// existing file is replaced at the end; a pipe, a device or a directory is refused, also behind a symbolic link. It has
+    /// the mode 0600. One job at a time may write an output. NULL with `write`.
     pub output: *const c_char,
     /// The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source, and
     /// at most twice as many with little memory. They may be local to the host. NULL: the directory of `output`.
@@ -263,10 +263,8 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
             given.output_parts
         ));
     }
-    let is_no_file = |path: &PathBuf| {
-        path.symlink_metadata()
-            .is_ok_and(|found| !found.is_file() && !found.is_symlink())
-    };
+    // A link is replaced, and not the file behind it. One that leads to a device or a directory is refused all the same.
+    let is_no_file = |path: &PathBuf| path.metadata().is_ok_and(|found| !found.is_file());
     let name = output
         .as_ref()
         .map_or(Some(OsStr::new("output")), |output| output.file_name());

@@ -281,6 +281,20 @@ static void check_stats(ftsort *group, const char *const *scratch)
   if (lowest) EXPECT(strstr(ftsort_last_error(group), "stats.struct_size is too small") != NULL);
 }
 
+/* A link to a directory is refused as an output. */
+static void refuse_link(ftsort *group, ftsort_external files)
+{
+  char path[4096];
+  uint32_t fine = 1;
+  size_t lost;
+  files.output = in_folder(path, "link");
+  if (is_lowest(group)) EXPECT(symlink(folder, path) == 0);
+  ftsort_agree(group, &fine, &lost);
+  refuse(group, &by_key, &files, "link, which is no regular file: name another file");
+  ftsort_agree(group, &fine, &lost);
+  if (is_lowest(group)) EXPECT(unlink(path) == 0);
+}
+
 static void check_arguments(ftsort *group, const char *const *scratch)
 {
   ftsort_external files = of_callbacks(scratch);
@@ -305,6 +319,7 @@ static void check_arguments(ftsort *group, const char *const *scratch)
   refuse(group, &by_key, &files, "both or neither of output and write");
   files.write = NULL;
   refuse(group, &by_key, &files, ", which is no regular file: name another file");
+  refuse_link(group, files);
   files = of_callbacks(scratch);
   files.source_count = 1;
   refuse(group, &by_key, &files, "files.sources is NULL, but files.source_count is 1");

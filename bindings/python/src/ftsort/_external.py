@@ -173,8 +173,7 @@ class _Unchecked:
         """Raises ArgumentError for an output that is no file, and for sources that would be replaced too early."""
         for _, name in self._names:
             with contextlib.suppress(OSError):  # It does not exist, or the library reports the reason.
-                mode = os.lstat(name).st_mode
-                if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+                if not stat.S_ISREG(os.stat(name).st_mode):
                     raise ArgumentError(f"output has the file {os.fsdecode(name)}, which is no regular file: name another"
                                         " file")
         # The source may be an output that is one file. Several files are not replaced all at once.

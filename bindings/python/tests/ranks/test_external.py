@@ -148,15 +148,17 @@ def test_outputs_and_sources_that_a_sort_with_a_comparator_refuses(group, shared
     if RANK == 0:
         os.mkfifo(f"{shared_path}/pipe")
         os.symlink("out.ftsort", f"{shared_path}/link")
+        os.symlink("pipe", f"{shared_path}/piped")
     MPI.COMM_WORLD.barrier()
     options = dict(dtype="f8", compare=reverse)
     for name, parts in (("out.unchecked", 0), ("out.ftsort", 0), ("link", 0), ("out.00001", 2),
                         ("out.unchecked.00001", 2)):
         with pytest.raises(ftsort.ArgumentError, match=f"{name} has the name of a file that the sort writes"):
             group.external_sort(f"{shared_path}/{name}", f"{shared_path}/out", output_parts=parts, **options)
-    with pytest.raises(ftsort.ArgumentError, match="pipe, which is no regular file"):
-        group.external_sort(f"{shared_path}/out.00001", f"{shared_path}/pipe", **options)
-    assert sorted(os.listdir(shared_path)) == sorted([*names, "link", "pipe"])
+    for name in ("pipe", "piped"):
+        with pytest.raises(ftsort.ArgumentError, match=f"{name}, which is no regular file"):
+            group.external_sort(f"{shared_path}/out.00001", f"{shared_path}/{name}", **options)
+    assert sorted(os.listdir(shared_path)) == sorted([*names, "link", "pipe", "piped"])
 
 
 def test_an_output_that_replaces_its_source_is_synced(group, shared_path, monkeypatch):
