@@ -425,4 +425,8 @@ impl Files for WriteCallback {
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(Vec::new())
     }
+
+    fn keeps_files(&self) -> bool {
+        false
+    }
 }

@@ -63,6 +63,11 @@ impl SharedDirectory {
         Some(&mut self.files.get_mut(name)?.content)
     }
 
+    /// Removes a file, as a program that does not sort would.
+    pub fn remove(&mut self, name: &str) {
+        self.files.remove(name);
+    }
+
     /// The names of all files that were complete at some time, and synced if the ranks do that.
     pub fn finished(&self) -> Vec<String> {
         self.finished.iter().cloned().collect()

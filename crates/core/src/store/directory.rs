@@ -81,6 +81,11 @@ pub trait Files {
 
     /// The names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Returns whether files can be read after they were written. Otherwise the program receives the bytes.
+    fn keeps_files(&self) -> bool {
+        true
+    }
 }
 
 /// The error of an access to a file. `action`: for example "read".

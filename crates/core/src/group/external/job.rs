@@ -39,7 +39,7 @@ pub(super) struct ExternalJob {
     pub before: Vec<u64>,
     /// All ranks know that this call has written its first manifest.
     pub is_begun: bool,
-    /// This rank has found that another job writes the output.
+    /// This rank has found that another job writes the output. Only the writer of the manifest looks during the sort.
     pub is_replaced: bool,
 }
 

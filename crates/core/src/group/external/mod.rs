@@ -146,27 +146,48 @@ impl<T: Transport> Group<T> {
             return Ok(());
         }
         // A job that continues this one may use the runs.
-        if !job.is_replaced {
-            job.remove_runs();
+        if !self.owns_files(job)? {
+            return Ok(());
         }
+        job.remove_runs();
         if job.resume {
             return Ok(());
         }
         // All ranks have removed their runs, and have looked for names, before the manifest is removed.
-        let removes = sorted.is_ok() || !(job.is_named() || job.is_replaced);
-        let agreed = self.on_engine(|engine| engine.all_or_none_with(Ok(()), removes))?;
-        match sorted {
-            Ok(()) => self.on_writer(|| {
+        let removes = sorted.is_ok() || !job.is_named();
+        let removes = self.agrees(removes)?;
+        if sorted.is_ok() {
+            return self.on_writer(|| {
                 job.remove_manifest();
                 Ok(())
-            }),
-            Err(_) => {
-                if agreed.0.1 {
-                    let _ = job.remove_output();
-                }
-                Ok(())
+            });
+        }
+        if removes {
+            job.remove_incomplete();
+        }
+        Ok(())
+    }
+
+    /// Whether the files are still those of this job, and not of another one that has begun to write the same output.
+    /// Collective.
+    fn owns_files(&mut self, job: &mut ExternalJob) -> Result<bool> {
+        loop {
+            let known = self.known_failures();
+            if self.is_writer() {
+                // A manifest that cannot be read names no other job.
+                let _ = job.find_writer();
+            }
+            let owns = self.agrees(!job.is_replaced)?;
+            if self.known_failures() == known {
+                return Ok(owns);
             }
         }
+    }
+
+    /// Whether all ranks consent. Collective.
+    fn agrees(&mut self, consent: bool) -> Result<bool> {
+        let agreed = self.on_engine(|engine| engine.all_or_none_with(Ok(()), consent))?;
+        Ok(agreed.0.1)
     }
 
     /// Agrees on the arguments, the memory, and the state from which the sort continues. Collective.
@@ -358,8 +379,7 @@ impl<T: Transport> Group<T> {
                 if !self.find_or_make_runs(job)? {
                     continue;
                 }
-                let is_complete = self.known_failures() == known;
-                if !is_complete || !self.external_batches(job, known, time)? {
+                if self.known_failures() != known || !self.external_batches(job, known, time)? {
                     job.stats.restarts += 1;
                     self.find_runs(job);
                     continue;

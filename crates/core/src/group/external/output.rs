@@ -41,6 +41,14 @@ impl ExternalJob {
         Err(Error::new(Status::Store, text))
     }
 
+    /// Removes the files of an output that is not complete, unless they are those of another job.
+    pub fn remove_incomplete(&mut self) {
+        let _ = self.find_writer();
+        if !self.is_replaced {
+            let _ = self.remove_output();
+        }
+    }
+
     /// Removes the files that an earlier job has left beside the output.
     pub fn remove_output(&mut self) -> Result<()> {
         remove_drafts(&mut *self.files.places.output, &self.output)
@@ -84,23 +92,29 @@ impl ExternalJob {
 
     /// `Status::Store` if the manifest is that of another job, or was removed by one.
     fn check_writer(&mut self) -> Result<()> {
-        let name = manifest_name(self.output.name());
-        let files = &*self.files.places.output;
-        if found(files, &draft_name(&name))?.is_none() {
-            // The output is in no files, of which another job could write some.
+        self.find_writer()?;
+        if !self.is_replaced {
             return Ok(());
         }
-        let found = read_manifest(files, &name)?;
-        let is_expected = found.map_or(!self.is_begun, |found| self.is_known_writer(found.writer));
-        if is_expected || mutant(Mutant::OtherJobIgnored) {
-            return Ok(());
-        }
-        self.is_replaced = true;
         let text = format!(
-            "another job has replaced {}/{name}: one job at a time may write an output",
-            self.files.places.output.place()
+            "another job has replaced {}/{}: one job at a time may write an output",
+            self.files.places.output.place(),
+            manifest_name(self.output.name())
         );
         Err(Error::new(Status::Store, text))
+    }
+
+    /// Notes whether the manifest is that of another job, or was removed by one.
+    pub fn find_writer(&mut self) -> Result<()> {
+        let files = &*self.files.places.output;
+        // An output that is not in files has none that another job could write.
+        if !files.keeps_files() || mutant(Mutant::OtherJobIgnored) {
+            return Ok(());
+        }
+        let found = read_manifest(files, &manifest_name(self.output.name()))?;
+        self.is_replaced |=
+            found.map_or(self.is_begun, |found| !self.is_known_writer(found.writer));
+        Ok(())
     }
 
     /// Whether this call or one that it continues wrote a manifest.

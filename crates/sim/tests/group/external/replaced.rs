@@ -11,6 +11,8 @@ struct Interrupted {
     /// The number of the read.
     at: u32,
     act: Rc<dyn Fn()>,
+    /// The same read fails.
+    fails: bool,
 }
 
 impl Source for Interrupted {
@@ -26,6 +28,9 @@ impl Source for Interrupted {
         self.reads.set(self.reads.get() + 1);
         if self.reads.get() == self.at {
             (self.act)();
+            if self.fails {
+                return Err(Error::new(Status::Callback, "the source cannot be read"));
+            }
         }
         self.source.read_at(at, into)
     }
@@ -42,31 +47,42 @@ fn replace_manifest(world: &World) {
     *content = manifest.encode();
 }
 
+/// Sorts while another job changes the files by `act`, at a read of rank 1, which may fail.
+fn sorted_beside_another_job(
+    world: &World,
+    (resume, at, fails): (bool, u32, bool),
+    act: fn(&World),
+) -> Outcomes {
+    let outcomes = try_job(world, RANKS, (1, &[]), move |group, rank, handle, world| {
+        let mut sort = sort_of(world, rank, handle, resume);
+        if rank == Rank(1) {
+            let replaced = world.clone();
+            sort.files.places.source = Box::new(Interrupted {
+                source: MemorySource(Rc::clone(&world.source)),
+                reads: Cell::new(0),
+                at,
+                act: Rc::new(move || act(&replaced)),
+                fails,
+            });
+        }
+        let sorted = group.external_sort(sort);
+        assert_eq!(group.sort_keys(&[2, 1])?.total(), 2 * RANKS as u64);
+        sorted
+    });
+    outcomes.expect("no hang")
+}
+
+/// Whether every rank has runs.
+fn have_runs(world: &World) -> bool {
+    let mut scratch = world.scratch[..RANKS].iter();
+    scratch.all(|files| !files.borrow().names().is_empty())
+}
+
 /// Ranks sort while another job replaces their manifest at a read of rank 1. Returns whether they all notice it, and leave
-/// the files of the other job.
+/// the files of the other job, and the runs that it may have in common with them.
 fn another_job_is_noticed(resume: bool, at: u32) -> bool {
     let world = World::new(143);
-    let outcomes = try_job(
-        &world,
-        RANKS,
-        (1, &[]),
-        move |group, rank, handle, world| {
-            let mut sort = sort_of(world, rank, handle, resume);
-            if rank == Rank(1) {
-                let replaced = world.clone();
-                sort.files.places.source = Box::new(Interrupted {
-                    source: MemorySource(Rc::clone(&world.source)),
-                    reads: Cell::new(0),
-                    at,
-                    act: Rc::new(move || replace_manifest(&replaced)),
-                });
-            }
-            let sorted = group.external_sort(sort);
-            assert_eq!(group.sort_keys(&[2, 1])?.total(), 2 * RANKS as u64);
-            sorted
-        },
-    );
-    let outcomes = outcomes.expect("no hang");
+    let outcomes = sorted_beside_another_job(&world, (resume, at, false), replace_manifest);
     let errors = outcomes
         .iter()
         .flatten()
@@ -79,7 +95,7 @@ fn another_job_is_noticed(resume: bool, at: u32) -> bool {
     let mut names = world.output.borrow().names();
     names.sort();
     let has_files = names == [MANIFEST, "sorted.partial"];
-    is_refused && has_files
+    is_refused && has_files && have_runs(&world)
 }
 
 #[test]
@@ -91,6 +107,26 @@ fn the_output_of_another_job_is_not_written() {
     }
     let is_noticed = with_mutant(Mutant::OtherJobIgnored, || another_job_is_noticed(false, 1));
     assert!(!is_noticed);
+}
+
+/// The writer of the manifest learns of another job only when the ranks clean up after an error.
+#[test]
+fn an_error_leaves_the_files_of_another_job() {
+    // The other job has made its files, and not its manifest.
+    let remove_manifest: fn(&World) = |world| world.output.borrow_mut().remove(MANIFEST);
+    for (act, left) in [
+        (
+            replace_manifest as fn(&World),
+            vec![MANIFEST, "sorted.partial"],
+        ),
+        (remove_manifest, vec!["sorted.partial"]),
+    ] {
+        let world = World::new(143);
+        let outcomes = sorted_beside_another_job(&world, (false, 3, true), act);
+        assert_eq!(statuses(&outcomes), [Some(Status::Callback); RANKS]);
+        assert_eq!(world.output.borrow().names(), left);
+        assert!(have_runs(&world));
+    }
 }
 
 /// A source with an identity that changes after its first reads.
