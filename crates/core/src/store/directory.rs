@@ -86,6 +86,12 @@ pub trait Files {
     fn keeps_files(&self) -> bool {
         true
     }
+
+    /// Makes files visible to this host that another one has named. A client of a network file system may remember for a
+    /// while that a name did not exist.
+    fn see_changes(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The error of an access to a file. `action`: for example "read".

@@ -223,6 +223,13 @@ impl Files for Disk {
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .collect())
     }
+
+    fn see_changes(&mut self) -> io::Result<()> {
+        // After a change of its own a client of NFS asks the server for the names again.
+        let (probe, file) = self.create_new(PROBE)?;
+        drop(file);
+        fs::remove_file(self.folder.join(probe))
+    }
 }
 
 #[cfg(test)]
@@ -368,6 +375,16 @@ mod tests {
         }
         assert_eq!(disk.list().unwrap(), ["a"]);
         disk.remove("a").unwrap();
+    }
+
+    #[test]
+    fn seeing_changes_leaves_no_file() {
+        let folder = Scratch::new("changes");
+        let mut disk = folder.disk();
+        disk.see_changes().unwrap();
+        assert_eq!(disk.list().unwrap(), [""; 0]);
+        folder.chmod(0o777);
+        assert!(disk.see_changes().is_err());
     }
 
     #[test]

@@ -374,8 +374,7 @@ impl<T: Transport> Group<T> {
         loop {
             let known = self.known_failures();
             if !job.manifest.is_written() {
-                self.on_writer(|| job.ensure_output().and_then(|()| job.write_manifest()))?;
-                job.is_begun = true;
+                self.begin_output(job)?;
                 if !self.find_or_make_runs(job)? {
                     continue;
                 }
@@ -391,6 +390,16 @@ impl<T: Transport> Group<T> {
                 return Ok(());
             }
         }
+    }
+
+    /// Makes the files of the output and writes the manifest; the first time, makes sure that all ranks see it. Collective.
+    fn begin_output(&mut self, job: &mut ExternalJob) -> Result<()> {
+        self.on_writer(|| job.ensure_output().and_then(|()| job.write_manifest()))?;
+        if job.is_begun {
+            return Ok(());
+        }
+        job.is_begun = true;
+        self.on_all(job.check_directory())
     }
 
     /// Makes the runs that no rank has. Returns whether all were there already. Collective.

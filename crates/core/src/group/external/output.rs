@@ -117,6 +117,34 @@ impl ExternalJob {
         Ok(())
     }
 
+    /// `Status::Store` if this rank does not see the manifest that this call has written: it may have another directory
+    /// of the same path, with files of an earlier job.
+    pub fn check_directory(&mut self) -> Result<()> {
+        let files = &mut *self.files.places.output;
+        if !files.keeps_files() {
+            return Ok(());
+        }
+        let name = manifest_name(self.output.name());
+        let writer = self.manifest.writer;
+        let is_seen = |files: &dyn Files| -> Result<bool> {
+            let found = read_manifest(files, &name)?;
+            Ok(found.is_some_and(|found| found.writer == writer))
+        };
+        if is_seen(files)? {
+            return Ok(());
+        }
+        let _ = files.see_changes();
+        if is_seen(files)? {
+            return Ok(());
+        }
+        let text = format!(
+            "{}/{name} is not the file that this sort has written: all ranks must see the directory of the output, and \
+             one job at a time may write it",
+            files.place()
+        );
+        Err(Error::new(Status::Store, text))
+    }
+
     /// Whether this call or one that it continues wrote a manifest.
     fn is_known_writer(&self, writer: u64) -> bool {
         writer == self.manifest.writer || self.before.contains(&writer)

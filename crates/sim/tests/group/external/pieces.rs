@@ -145,6 +145,8 @@ enum Defect {
     Manifest,
     /// The names of the files of a complete output do not reach the storage.
     Names,
+    /// The host does not see the manifest until it asks for changes.
+    Unseen,
 }
 
 /// A directory in which accesses to pieces go wrong, from one on.
@@ -170,6 +172,10 @@ impl Defective {
         is_wrong
     }
 
+    fn is_unseen(&self, name: &str) -> bool {
+        self.defect == Defect::Unseen && name == "sorted.ftsort" && self.left.get().1 == 0
+    }
+
     fn is_foreign(&self, name: &str) -> bool {
         self.defect == Defect::Foreign && name == "sorted.partial"
     }
@@ -188,6 +194,8 @@ impl Files for Defective {
         if self.is_foreign(name) {
             return Err(ErrorKind::AlreadyExists.into());
         }
+        // A change of its own shows the host all names.
+        self.see_changes()?;
         self.files.write(name, parts)
     }
 
@@ -232,6 +240,9 @@ impl Files for Defective {
         if self.is_foreign(name) || (self.defect == Defect::Manifest && name == "sorted.ftsort") {
             return Err(ErrorKind::PermissionDenied.into());
         }
+        if self.is_unseen(name) {
+            return Err(ErrorKind::NotFound.into());
+        }
         self.files.read(name)
     }
 
@@ -241,6 +252,13 @@ impl Files for Defective {
 
     fn list(&self) -> io::Result<Vec<String>> {
         self.files.list()
+    }
+
+    fn see_changes(&mut self) -> io::Result<()> {
+        if self.defect == Defect::Unseen {
+            self.left.set((0, 1));
+        }
+        Ok(())
     }
 }
 
@@ -361,6 +379,13 @@ pub fn sorted_without_synced_names() -> std::result::Result<(), String> {
 #[test]
 fn files_with_a_name_are_not_removed() {
     assert_eq!(sorted_without_synced_names(), Ok(()));
+}
+
+#[test]
+fn a_manifest_that_a_host_sees_late_is_found() {
+    let world = World::new(143);
+    let outcomes = sorted_into(&world, Defect::Unseen, false);
+    assert_eq!(survivors_of(&world, Ok(outcomes), false), Ok(2));
 }
 
 #[test]

@@ -129,6 +129,51 @@ fn an_error_leaves_the_files_of_another_job() {
     }
 }
 
+/// Sorts on ranks of which rank 1 has another directory for the output than the others.
+fn sorted_in_two_directories(world: &World, other: &World, resume: bool) -> Outcomes {
+    let other = other.clone();
+    let outcomes = try_job(world, RANKS, (1, &[]), move |group, rank, handle, world| {
+        let mut sort = sort_of(world, rank, handle, resume);
+        if rank == Rank(1) {
+            sort.files.places.output = other.files(rank, handle).places.output;
+        }
+        group.external_sort(sort)
+    });
+    outcomes.expect("no hang")
+}
+
+#[test]
+fn a_rank_that_sees_another_directory_is_an_error() {
+    for resume in [false, true] {
+        let world = World::new(143);
+        // The files that an earlier job has left.
+        let other = World::new(143);
+        let late = [0, 1, 2].map(|rank| crash(rank, steps(1) * 3 / 4));
+        job(&other, RANKS, (1, &late), true).expect("no hang");
+        if resume {
+            // All simulated groups draw the same numbers.
+            replace_manifest(&other);
+        } else {
+            other.output.borrow_mut().remove(MANIFEST);
+        }
+        let left = |world: &World| {
+            let files = world.output.borrow();
+            let content = |name: String| (files.content(&name).map(<[u8]>::to_vec), name);
+            files.names().into_iter().map(content).collect::<Vec<_>>()
+        };
+        let before = left(&other);
+        assert!(before.iter().any(|(_, name)| name == "sorted.partial"));
+        let outcomes = sorted_in_two_directories(&world, &other, resume);
+        assert_eq!(statuses(&outcomes), [Some(Status::Store); RANKS]);
+        let error: &Error = outcomes[1].as_ref().unwrap().as_ref().unwrap_err();
+        let text = "the directory/sorted.ftsort is not the file that this sort has written: all ranks must see the \
+                    directory of the output";
+        assert!(error.text.starts_with(text), "{error}");
+        assert_eq!(left(&other), before);
+        assert_eq!(world.output.borrow().names().is_empty(), !resume);
+    }
+}
+
 /// A source with an identity that changes after its first reads.
 struct Exchanged {
     source: MemorySource,
