@@ -59,7 +59,7 @@ typedef struct ftsort_external {
   int32_t resume;
   /** Not 0: waits for the storage before a batch is committed, so that a sort can be resumed after a host has lost
    * its power; without it `resume` must not be used after a loss of power. A sort always waits if `output` is one
-   * of `sources`. */
+   * of `sources`, and for the records of a batch if the ranks are on several hosts, of which one may be lost. */
   int32_t sync;
   ftsort_read_fn read;   /**< See `ftsort_read_fn`; in place of `sources`. */
   uint64_t bytes;        /**< The size of the source in bytes, with `read`. */

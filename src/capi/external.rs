@@ -74,7 +74,7 @@ pub struct ftsort_external {
     pub resume: i32,
     /// Not 0: waits for the storage before a batch is committed, so that a sort can be resumed after a host has lost its
     /// power; without it `resume` must not be used after a loss of power. A sort always waits if `output` is one of
-    /// `sources`.
+    /// `sources`, and for the records of a batch if the ranks are on several hosts, of which one may be lost.
     pub sync: i32,
     /// See `ftsort_read_fn`; in place of `sources`.
     pub read: ftsort_read_fn,

@@ -100,6 +100,22 @@ impl Places {
         }
         Ok(())
     }
+
+    /// Flushes the files of the output that have these extents.
+    fn flush(&mut self, extents: &[Extent]) -> Result<()> {
+        let mut names: Vec<&str> = Vec::new();
+        for extent in extents {
+            if let Place::Output(name) = &extent.place {
+                names.push(name);
+            }
+        }
+        names.dedup();
+        let files = &mut *self.output;
+        names.into_iter().try_for_each(|name| {
+            let flushed = files.flush(name);
+            flushed.map_err(|error| refusal("sync", files, name, &error))
+        })
+    }
 }
 
 /// A transfer that was started.
@@ -181,6 +197,8 @@ impl Drop for Worker {
 pub struct ExternalFiles {
     /// The access of the thread that calls.
     pub places: Places,
+    /// Whether written records are sent away from this host, because other hosts need them if it is lost.
+    pub flushes: bool,
     workers: Option<(Worker, Worker)>,
 }
 
@@ -189,6 +207,7 @@ impl ExternalFiles {
     pub fn at_once(places: Places) -> ExternalFiles {
         ExternalFiles {
             places,
+            flushes: false,
             workers: None,
         }
     }
@@ -204,6 +223,7 @@ impl ExternalFiles {
         let writer = Worker::new("ftsort-write", open.clone())?;
         Ok(ExternalFiles {
             places: open(),
+            flushes: false,
             workers: Some((reader, writer)),
         })
     }
@@ -222,7 +242,14 @@ impl ExternalFiles {
 
     /// Starts to write these bytes to existing files, a slice for each extent.
     pub fn start_write(&mut self, extents: Vec<Extent>, from: Vec<Slice>) -> Transfer<()> {
-        let write = move |places: &mut Places| places.write(&extents, &from);
+        let flushes = self.flushes;
+        let write = move |places: &mut Places| {
+            places.write(&extents, &from)?;
+            if flushes {
+                places.flush(&extents)?;
+            }
+            Ok(())
+        };
         match &self.workers {
             Some((_, writer)) => writer.start(write),
             None => Transfer::Complete(write(&mut self.places)),

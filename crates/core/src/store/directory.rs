@@ -42,6 +42,12 @@ pub trait Files {
     /// Returns once the content of a file survives the loss of this host, if the files are to survive it.
     fn sync(&mut self, name: &str) -> io::Result<()>;
 
+    /// As [`Files::sync`], also if the files need not survive the loss of this host. A client of a file system may keep
+    /// written data after the file was closed, and other hosts need them if this one is lost.
+    fn flush(&mut self, name: &str) -> io::Result<()> {
+        self.sync(name)
+    }
+
     /// As [`Files::sync`], for the names of all files.
     fn sync_names(&mut self) -> io::Result<()>;
 

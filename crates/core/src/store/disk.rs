@@ -197,6 +197,11 @@ impl Files for Disk {
             .sync_all()
     }
 
+    fn flush(&mut self, name: &str) -> io::Result<()> {
+        self.open_own(name, OpenOptions::new().read(true))?
+            .sync_data()
+    }
+
     fn sync_names(&mut self) -> io::Result<()> {
         if !self.options.sync {
             return Ok(());
@@ -391,6 +396,7 @@ mod tests {
     fn syncs_files_and_names_where_it_must() {
         let folder = Scratch::new("sync");
         folder.disk().sync("absent").unwrap();
+        assert_eq!(kind(folder.disk().flush("absent")), ErrorKind::NotFound);
         let options = FileOptions {
             group_access: false,
             sync: true,
@@ -399,6 +405,7 @@ mod tests {
         assert_eq!(kind(disk.sync("absent")), ErrorKind::NotFound);
         disk.write("a", &[b"1"]).unwrap();
         disk.sync("a").unwrap();
+        disk.flush("a").unwrap();
         disk.sync_names().unwrap();
     }
 }

@@ -123,6 +123,7 @@ impl<T: Transport> Group<T> {
             group.job(JobKind::Sort, |group, start| {
                 MemoryBudget::current().start_peak();
                 let mut job = group.begin_external(sort)?;
+                job.files.flushes = !group.members.is_one_host();
                 if job.manifest.is_finished {
                     // The earlier job may have ended before it removed these.
                     job.remove_runs();

@@ -81,6 +81,10 @@ impl ExternalJob {
         files
             .write_draft(&draft, &[&bytes])
             .map_err(|error| refusal("write", files, &draft, &error))?;
+        if self.files.flushes {
+            let flushed = files.flush(&draft);
+            flushed.map_err(|error| refusal("sync", files, &draft, &error))?;
+        }
         // After a change of the directory a client of a network file system sees names as they are.
         self.check_writer()
             .inspect_err(|_| self.remove_manifest_draft())?;

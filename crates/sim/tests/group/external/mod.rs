@@ -1,6 +1,7 @@
 //! External sorts on simulated ranks: failures of ranks and of the whole job at any step, resumed jobs, damaged and refused
 //! files, and the mutants of their code.
 
+mod hosts;
 mod parts;
 mod pieces;
 mod random;
