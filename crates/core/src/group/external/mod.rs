@@ -376,7 +376,11 @@ impl<T: Transport> Group<T> {
             let known = self.known_failures();
             if !job.manifest.is_written() {
                 self.begin_output(job)?;
-                if !self.find_or_make_runs(job)? {
+                if !self.find_or_make_runs(job, known)? {
+                    if self.known_failures() > known {
+                        // The survivors may see runs of the ranks that failed.
+                        self.find_runs(job);
+                    }
                     continue;
                 }
                 if self.known_failures() != known || !self.external_batches(job, known, time)? {
@@ -403,9 +407,13 @@ impl<T: Transport> Group<T> {
         self.on_all(job.check_directory())
     }
 
-    /// Makes the runs that no rank has. Returns whether all were there already. Collective.
-    fn find_or_make_runs(&mut self, job: &mut ExternalJob) -> Result<bool> {
+    /// Makes the runs that no rank has. Returns whether all were there already; false also if a rank has failed since
+    /// `known` ranks had. Collective.
+    fn find_or_make_runs(&mut self, job: &mut ExternalJob, known: usize) -> Result<bool> {
         let reports = self.reports(job.holdings(), None)?;
+        if self.known_failures() > known {
+            return Ok(false);
+        }
         let (ranks, digests): (Vec<Rank>, Vec<Slice>) = reports.into_iter().unzip();
         let me = self.members.me();
         let mine = ranks

@@ -409,6 +409,25 @@ fn runs_in_a_shared_directory_are_not_made_again() {
     }
 }
 
+/// A rank fails while it makes its three runs: those that it has made are not made again.
+#[test]
+fn runs_in_a_shared_directory_outlive_a_failure_while_runs_are_made() {
+    let mut made = std::collections::BTreeSet::new();
+    for step in (1..).step_by(3) {
+        let world = World::with_shared_scratch(143);
+        let outcomes = job(&world, RANKS, (1, &[crash(1, step)]), false).unwrap();
+        if outcomes.iter().all(Option::is_some) {
+            break;
+        }
+        let stats = outcomes.iter().flatten().flatten();
+        made.insert(stats.map(|stats| stats.runs).sum::<u64>());
+        let survivors = survivors_of(&world, Ok(outcomes), false);
+        assert_eq!(survivors, Ok(RANKS - 1), "{step}");
+    }
+    // Of eight chunks the survivors make those without a run, and all after a failure at the beginning.
+    assert!(made.contains(&7) && made.last() == Some(&8), "{made:?}");
+}
+
 /// The number of steps of a rank without failures.
 fn steps(rank: usize) -> u32 {
     let is_over = |step: &u32| {
