@@ -59,8 +59,10 @@ pub struct ftsort_external {
     /// existing file is replaced at the end; a pipe, a device or a directory is refused, also behind a symbolic link. It has
     /// the mode 0600. One job at a time may write an output. NULL with `write`.
     pub output: *const c_char,
-    /// The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source, and
-    /// at most twice as many with little memory. They may be local to the host. NULL: the directory of `output`.
+    /// The paths of directories for sorted runs, which together take the bytes of this rank's part of the source and of the
+    /// indexes of the runs: a record and 8 bytes for each block of 64 KiB, or of fewer bytes with little memory. Three
+    /// passes need room for parts of one run besides (docs/external.md). They may be local to the host. NULL: the directory
+    /// of `output`.
     pub scratch: *const *const c_char,
     /// The number of directories in `scratch`.
     pub scratch_count: usize,
@@ -116,9 +118,10 @@ pub struct ftsort_external_stats {
     /// How often the ranks began again with the first batch that was not committed, after a failure or because a run could
     /// not be read back.
     pub restarts: u64,
-    /// The bytes that this rank read from the source and from runs.
+    /// The bytes of the records that this rank read from the source, and from runs for batches and merges. Reads of indexes,
+    /// and of the blocks in which batches end, are not counted.
     pub bytes_read: u64,
-    /// The bytes that this rank wrote to runs and to the output.
+    /// The bytes that this rank wrote to runs, with their indexes, and to the output.
     pub bytes_written: u64,
 }
 
@@ -135,12 +138,14 @@ pub struct ftsort_external_stats {
 /// \param files    source, output and scratch directories
 /// \param stats    receives figures, up to its `struct_size` (FTSORT_EXTERNAL_STATS_INIT); may be NULL
 /// \return FTSORT_OK, then the output is complete under its name; FTSORT_ERR_STORE if a file cannot be read or written,
-///         the source has changed, or another job has begun to write the output; FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source;
-///         FTSORT_ERR_CORRUPT, with FTSORT_CHECK_DIGEST, if data changed in memory or in a message;
+///         the source has changed, another job has begun to write the output, or a rank does not see its directory;
+///         FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source; FTSORT_ERR_CORRUPT, with FTSORT_CHECK_DIGEST,
+///         if records of a batch changed in memory or in a message while they were sorted;
 ///         FTSORT_ERR_CALLBACK; FTSORT_ERR_ARGUMENT also if the state in `output`.ftsort is of another source or
 ///         record, or if a source has the name of a temporary file of `output` or of one of its parts; or a status of
 ///         "Collective calls". After an error no file is left, unless `resume` is set, the group is
-///         poisoned, or a file of the output has its name already (docs/external.md)
+///         poisoned, another job has begun, or a file of the output has its name already. Runs of failed ranks stay
+///         in directories that no survivor sees (docs/external.md)
 ///
 /// # Safety
 /// The pointers are NULL or valid.

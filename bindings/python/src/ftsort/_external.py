@@ -32,7 +32,7 @@ class ExternalStats(NamedTuple):
     runs: int             #: Runs that this rank made, also those in place of lost ones.
     batches: int          #: Committed batches.
     restarts: int         #: How often a failure or an unreadable run made the ranks repeat the present batch.
-    bytes_read: int       #: Bytes that this rank read from the sources and from runs.
+    bytes_read: int       #: Bytes of records that this rank read from the sources and from runs.
     bytes_written: int    #: Bytes that this rank wrote to runs and to the output.
 
 

@@ -82,9 +82,9 @@ pub struct ExternalStats {
     /// How often a failure, or a run that could not be read, made the ranks begin again with the first batch that was not
     /// committed.
     pub restarts: u64,
-    /// The bytes that this rank read from the source and from runs.
+    /// The bytes of the records that this rank read from the source, and from runs for batches and merges.
     pub bytes_read: u64,
-    /// The bytes that this rank wrote to runs and to the output.
+    /// The bytes that this rank wrote to runs, with their indexes, and to the output.
     pub bytes_written: u64,
 }
 
