@@ -165,11 +165,12 @@ fn committed_with_refusals(step: u32, action: u32) -> std::result::Result<bool, 
     Ok(found)
 }
 
-/// Returns the first wrong outcome, and whether an error followed a commit.
+/// Returns the first wrong outcome, and whether an error followed a commit. The steps are those around the agreement on
+/// the manifest.
 fn first_wrong_commit() -> (Option<String>, bool) {
     let mut found = false;
-    for step in 60..120 {
-        for action in 0..60 {
+    for step in if all_tests() { 60..120 } else { 84..94 } {
+        for action in 0..40 {
             match committed_with_refusals(step, action) {
                 Ok(one) => found |= one,
                 Err(text) => return (Some(text), found),
