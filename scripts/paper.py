@@ -58,7 +58,8 @@ PAPER = {
 def cells(options):
     """Yields all runs, ordered by repetition, so that an interrupted experiment has about as many runs in each cell.
 
-    The cells of a repetition are in random order: no cell always follows the same other one, whose writes it would pay for.
+    The cells of a repetition are in random order, so that no cell always follows the same other one, which may leave data
+    that the system still has to write.
     """
     for repetition in range(options.repetitions):
         for store in options.stores:
@@ -328,8 +329,8 @@ def bars(table, store, log2_count, options, folder, name):
 
 
 def balance(table, store, log2_count, options, folder, name):
-    figure, axes = plots.axes("processes N", "largest deviation, % of the ideal share", f"Balance, 2^{log2_count} integers, {store}",
-                              (6.4, 4.2), yscale="log")
+    figure, axes = plots.axes("processes N", "largest deviation, % of the ideal share",
+                              f"Balance, 2^{log2_count} integers, {store}", (6.4, 4.2), yscale="log")
     for algorithm in options.algorithms:
         worst = [max(table.deviation.get((store, log2_count, algorithm, n), [numpy.nan])) for n in options.ranks]
         axes.plot(range(len(options.ranks)), [max(w, 1e-3) for w in worst], marker="o", label=ALGORITHMS[algorithm])

@@ -28,7 +28,7 @@
 static ftsort *original_group;
 /* A message or a list of this round is missing. */
 static int original_incomplete;
-/* The number of failed ranks whose lists their covers have. */
+/* The number of failed ranks of which the covers have the lists. */
 static int original_failed;
 /* Each committed list is also written to saveRankK.dat; see original_keep_files. */
 static int original_files;

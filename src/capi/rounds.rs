@@ -26,8 +26,9 @@ use ftsort_kernels::error::{Error, Result};
 ///
 /// With `rounds.store_every` the states are stored under the name of ftsort_store_open, as by ftsort_store_commit.
 /// If all processes of the job end, the same call of the next job continues with the stored states, and does not
-/// use `state`, which may then be NULL with `bytes` 0. After the last round ftsort_store_get returns the final states, a further call returns them at once,
-/// and ftsort_result_recover takes them from there; ftsort_store_clear discards them. Rounds continue only if
+/// use `state`, which may then be NULL with `bytes` 0. After the last round ftsort_store_get returns the final
+/// states, a further call returns them at once, and ftsort_result_recover takes them from there;
+/// ftsort_store_clear discards them. Rounds continue only if
 /// `plan`, `share_limit`, `begin_all` and the set of callbacks are the same; the program has to change the name when
 /// the callbacks compute something else. One rank has no rounds without a plan, and stores nothing.
 ///

@@ -1,4 +1,4 @@
-/* c_examples/restart.c with a rank whose state is refused in the third round, as for lack of memory. */
+/* c_examples/restart.c in which the state of a rank is refused in the third round, as for lack of memory. */
 #define _XOPEN_SOURCE 700
 #include <stdint.h>
 

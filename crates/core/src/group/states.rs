@@ -48,7 +48,7 @@ impl<T: Transport> Group<T> {
     /// rank fails while the commit of states with a name ends, an error may follow the commit:
     /// [`Group::commit_states_checked`] tells.
     pub fn commit_states(&mut self, done: bool) -> Result<bool> {
-        self.commit_states_checked(done, Ok(()))?.all()
+        self.commit_states_checked(done, Ok(()))?.into_result()
     }
 
     /// As [`Group::commit_states`], for a caller that may have found an argument wrong: then the states that were put

@@ -145,7 +145,9 @@ impl<T: Transport> Group<T> {
                     Err(error) => put = Err(error),
                 }
             }
-            states.commit_silently(engine, true, put, lost)?.all()
+            states
+                .commit_silently(engine, true, put, lost)?
+                .into_result()
         });
         self.members.readmit_all();
         Ok(committed? || mutant(Mutant::UnstoredRoundsCounted))
@@ -206,17 +208,25 @@ pub(super) fn reported_without_failure(
     Ok((is_complete || mutant(Mutant::MissingReportsCountedAsNone)).then_some(reports))
 }
 
-/// Returns the union of the survivors' sets. `error`: this rank's reason to make the call fail. Collective.
-pub(super) fn union_of_all(
+/// `Status::DataLost` if any survivor misses data, with `mine` as the owners of those that this rank misses: then `lost` has
+/// all owners, and `text` makes the error of their names. `error`: this rank's reason to make the call fail. Collective.
+pub(super) fn none_missing(
     engine: &mut Engine<'_>,
     mine: &RankSet,
     error: Option<Error>,
-) -> Result<RankSet> {
-    let mut union = RankSet::new(mine.ranks());
+    lost: &mut RankSet,
+    text: impl FnOnce(&str) -> String,
+) -> Result<()> {
+    let mut missing = RankSet::new(mine.ranks());
     for (_, report) in &reported_by_all(engine, mine.to_bytes(), error)? {
-        union.extend(&RankSet::from_bytes(mine.ranks(), report));
+        missing.extend(&RankSet::from_bytes(mine.ranks(), report));
     }
-    Ok(union)
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = missing.iter().map(|rank| rank.to_string()).collect();
+    *lost = missing;
+    Err(Error::new(Status::DataLost, text(&names.join(", "))))
 }
 
 /// Moves the stored states to their executors. Returns the number of rounds before them; None if there are none.
@@ -280,7 +290,7 @@ pub(super) fn stored_round(
     }
 }
 
-/// The rank whose data the state of a node was: its home, or its executor if it has none.
+/// The owner of the state of a node: its home, or its executor if it has none.
 pub(super) fn home_of(members: &Members, node: Node) -> Rank {
     let home = Rank(node.0);
     if home.index() < members.ranks() {
@@ -370,17 +380,13 @@ fn store_first(engine: &mut Engine<'_>, beside: Beside<'_>, run: &StoredRun<'_>)
                 Err(error) => read = Err(error),
             }
         }
-        missing = union_of_all(engine, &missing, None)?;
-        if !missing.is_empty() {
-            let names: Vec<String> = missing.iter().map(|rank| rank.to_string()).collect();
-            let text = format!(
-                "rank {} failed before its initial state was stored",
-                names.join(", ")
-            );
-            *lost = missing;
-            return Err(Error::new(Status::DataLost, text));
-        }
-        if states.commit_silently(engine, true, read, lost)?.all()? {
+        none_missing(engine, &missing, None, lost, |names| {
+            format!("rank {names} failed before its initial state was stored")
+        })?;
+        if states
+            .commit_silently(engine, true, read, lost)?
+            .into_result()?
+        {
             return Ok(());
         }
     }

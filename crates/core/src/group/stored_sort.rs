@@ -10,7 +10,7 @@ use super::input::{Prepared, SortInput};
 use super::job::JobStart;
 use super::results::{Safety, none_failed};
 use super::stored_rounds::{
-    begin_with, home_of, reported_without_failure, stored_round, union_of_all,
+    begin_with, home_of, none_missing, reported_without_failure, stored_round,
 };
 use super::{Group, JobKind, Sorted};
 use crate::engine::{Checkpoints, CommittedStates, Engine, reported_by_all};
@@ -270,7 +270,9 @@ impl StoredSort {
                 Err(error) => put = Err(error),
             }
         }
-        states.commit_silently(engine, true, put, lost)?.all()
+        states
+            .commit_silently(engine, true, put, lost)?
+            .into_result()
     }
 }
 
@@ -421,16 +423,9 @@ impl<T: Transport> Group<T> {
                 sorted.safety.absent = engine.members().faulty().clone();
                 moved?;
                 // A block may have been lost before.
-                let missing = union_of_all(engine, &missing, read)?;
-                if !missing.is_empty() {
-                    let names: Vec<String> = missing.iter().map(|rank| rank.to_string()).collect();
-                    let text = format!(
-                        "the stored block of rank {} is lost: call ftsort_store_clear to sort again",
-                        names.join(", ")
-                    );
-                    *lost = missing;
-                    return Err(Error::new(Status::DataLost, text));
-                }
+                none_missing(engine, &missing, read, lost, |names| {
+                    format!("the stored block of rank {names} is lost: call ftsort_store_clear to sort again")
+                })?;
                 let is_whole = *engine.members().membership() == membership;
                 sorted.safety.membership = membership;
                 if is_whole || mutant(Mutant::StoredBlocksNotListedAgain) {

@@ -119,7 +119,7 @@ pub trait Store: fmt::Debug {
     /// Lets `sweep` remove the files of detached entries too: no rank will read them any more.
     fn give_up_detached(&mut self) {}
 
-    /// Removes the files of detached entries whose stores were dropped. Called after an agreement of a later call: before
+    /// Removes the files of detached stores that were dropped. Called after an agreement of a later call: before
     /// it, other ranks may have found this rank failed in the last agreement, and recover the result.
     fn remove_released(&mut self) {}
 

@@ -134,13 +134,13 @@ impl CustomLoop<'_, '_, '_> {
     fn commit(&mut self, done: bool) -> Result<bool> {
         self.checkpoints
             .commit(self.context.engine, done, Ok(()), self.context.lost)?
-            .all()
+            .into_result()
     }
 
     fn commit_to(&mut self, done: bool, lost: &mut RankSet) -> Result<bool> {
         self.checkpoints
             .commit(self.context.engine, done, Ok(()), lost)?
-            .all()
+            .into_result()
     }
 
     /// Exchanges states along dimension s. Returns false if a rank failed, or memory was short.

@@ -137,7 +137,7 @@ fn committed_with_refusals(step: u32, action: u32) -> std::result::Result<bool, 
             .as_ref()
             .is_err_and(|error| error.status.sets_apart())
         {
-            return commit?.all().map(|_| (true, false));
+            return commit?.into_result().map(|_| (true, false));
         }
         world.budget.refuse(0..0);
         let (is_committed, has_error) = match &commit {

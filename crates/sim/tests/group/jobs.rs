@@ -202,7 +202,7 @@ impl Player<'_, '_> {
                 let state = state_of(self.number, node);
                 put = put.and(self.group.put_state(node, &state));
             }
-            if self.group.commit_states_checked(true, put)?.all()? {
+            if self.group.commit_states_checked(true, put)?.into_result()? {
                 break;
             }
         }

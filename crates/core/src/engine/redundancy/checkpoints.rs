@@ -203,7 +203,7 @@ impl Checkpoints {
                     Err(error) => read = Err(error),
                 }
             }
-            if self.commit(engine, true, read, lost)?.all()? {
+            if self.commit(engine, true, read, lost)?.into_result()? {
                 return Ok(());
             }
         }

@@ -34,7 +34,7 @@ impl StatesCommit {
     };
 
     /// Returns whether the states are committed; an error if they are, but did not move.
-    pub fn all(self) -> Result<bool> {
+    pub fn into_result(self) -> Result<bool> {
         self.moved.map(|()| self.is_committed)
     }
 }

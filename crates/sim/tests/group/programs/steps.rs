@@ -252,7 +252,7 @@ impl Player<'_, '_, '_> {
                 let next = state_of(Some(number), node).unwrap_or_default();
                 put = put.and(self.group.put_state(node, &next));
             }
-            if self.group.commit_states_checked(true, put)?.all()? {
+            if self.group.commit_states_checked(true, put)?.into_result()? {
                 return Ok(failed(self.group));
             }
             has_moved = true;
