@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FUZZ = ROOT / "fuzz"
-TARGETS = ["file", "header", "schedule", "trial", "entry"]
+TARGETS = ["file", "header", "manifest", "schedule", "trial", "entry"]
 # The flags for coverage among those that cargo-fuzz passes.
 FLAGS = [
     "--cfg=fuzzing",
@@ -25,7 +25,7 @@ FLAGS = [
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ]
-LONGEST = {"file": 4096, "header": 1024, "schedule": 256, "trial": 512, "entry": 512}
+LONGEST = {"file": 4096, "header": 1024, "manifest": 512, "schedule": 256, "trial": 512, "entry": 512}
 
 
 def host():

@@ -13,6 +13,7 @@ fn the_corpus_has_the_properties_of_all_targets() {
     let targets: &[(&str, Check)] = &[
         ("file", checks::file::check),
         ("header", checks::header::check),
+        ("manifest", checks::manifest::check),
         ("schedule", checks::schedule::check),
         ("trial", checks::trial::check),
         ("entry", checks::entry::check),

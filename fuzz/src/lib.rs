@@ -4,5 +4,6 @@
 pub mod entry;
 pub mod file;
 pub mod header;
+pub mod manifest;
 pub mod schedule;
 pub mod trial;

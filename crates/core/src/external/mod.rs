@@ -26,3 +26,5 @@ pub mod manifest;
 pub mod parts;
 pub mod places;
 pub mod run;
+
+pub use crate::sort::pivot::{Cut, CutPoint};

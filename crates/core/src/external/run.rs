@@ -136,9 +136,10 @@ impl RunIndex {
         at(records.start)..at(records.end)
     }
 
-    /// The position of the first record of a block, or the end.
+    /// The position of the first record of a block, or the end. A file may name blocks of any size.
     fn start(&self, block: usize) -> u64 {
-        (self.first + block as u64 * self.block).min(self.records)
+        let before = (block as u64).saturating_mul(self.block);
+        self.first.saturating_add(before).min(self.records)
     }
 
     /// The first record of a block as a point.

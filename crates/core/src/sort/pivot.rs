@@ -161,9 +161,9 @@ impl CutPoint {
         }
     }
 
-    /// Returns the size of a point as a message, in bytes.
+    /// Returns the size of a point as a message, in bytes. A file may name records of any size.
     pub fn encoded_bytes(record_bytes: usize) -> usize {
-        record_bytes + 12
+        record_bytes.saturating_add(12)
     }
 }
 
@@ -194,7 +194,7 @@ impl<R: AsRef<[u8]>> Cut<R> {
 impl Cut {
     /// Returns the size of a cut as a message, in bytes.
     pub fn encoded_bytes(record_bytes: usize) -> usize {
-        1 + CutPoint::encoded_bytes(record_bytes)
+        CutPoint::encoded_bytes(record_bytes).saturating_add(1)
     }
 
     /// Decodes the result of [`Cut::encode`].

@@ -1,0 +1,160 @@
+//! The readers of manifests, of indexes of runs, and of the notes and reports of ranks refuse any bytes, or return a
+//! value that is written as bytes of the same value. Values that were read from a file can be used without a panic.
+
+use std::ops::Range;
+
+use ftsort_core::external::geometry::Geometry;
+use ftsort_core::external::manifest::Manifest;
+use ftsort_core::external::parts::OutputParts;
+use ftsort_core::external::run::{RunIndex, TAIL_BYTES, farthest_cut};
+use ftsort_core::external::{Cut, CutPoint};
+use ftsort_core::monitor::group_view::Report;
+use ftsort_core::monitor::message::MonitorMessage;
+use ftsort_core::rounds::Note;
+use ftsort_core::store::named::StatesManifest;
+use ftsort_core::wire::Writer;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::kernel::{Kernel, kernel_for};
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
+
+/// Content that would be large is not made: a value of a few bytes may name any number of records.
+const MOST: u64 = 4096;
+
+/// A value that was read is written as bytes that are read as the same value.
+fn stable<T: PartialEq + std::fmt::Debug>(
+    data: &[u8],
+    decode: impl Fn(&[u8]) -> Option<T>,
+    encode: impl Fn(&T) -> Vec<u8>,
+) -> Option<T> {
+    let value = decode(data)?;
+    let again = decode(&encode(&value));
+    assert_eq!(again.as_ref(), Some(&value), "differs from the read value");
+    Some(value)
+}
+
+/// The chunks of a source have ranges of its records, and no two of them share a record.
+fn divides(geometry: &Geometry) {
+    let chunks = geometry.chunks();
+    let ends = (0..chunks.min(2)).chain(chunks.saturating_sub(2)..chunks);
+    for chunk in ends.filter(|_| geometry.stripes <= MOST) {
+        let mut last = 0;
+        for range in geometry.ranges(chunk) {
+            assert!(last <= range.start && range.end <= geometry.records);
+            last = range.end;
+        }
+        assert!(geometry.chunk_records(chunk) <= geometry.most_records());
+    }
+}
+
+/// Each position of the output is in one of its files.
+fn has_places(manifest: &Manifest) {
+    let identity = &manifest.identity;
+    let parts = OutputParts::new("output", identity);
+    let records = manifest.geometry.records;
+    for first in [0, manifest.done, records.saturating_sub(MOST)] {
+        let bytes = (records - first).min(MOST) as usize * identity.record_bytes.min(MOST as usize);
+        let bytes = bytes / identity.record_bytes * identity.record_bytes;
+        let portions = parts.divide(first, bytes);
+        let divided: u64 = portions
+            .iter()
+            .map(|portion| portion.bytes.len() as u64)
+            .sum();
+        assert_eq!(divided, bytes as u64);
+    }
+}
+
+fn manifest(data: &[u8]) {
+    let Some(manifest) = stable(data, Manifest::decode, Manifest::encode) else {
+        return;
+    };
+    divides(&manifest.geometry);
+    has_places(&manifest);
+    let least = manifest
+        .geometry
+        .least_share(manifest.identity.record_bytes, manifest.block);
+    assert!(least > 0 || manifest.geometry.records == 0);
+}
+
+fn kernel(record_bytes: usize) -> Box<dyn Kernel> {
+    let layout = Layout::new(Fields {
+        record_bytes,
+        key_bytes: record_bytes,
+        key: KeyKind::Bytes as i32,
+        ..Fields::default()
+    });
+    kernel_for(&layout.expect("bytes"), 1)
+}
+
+/// Cuts lie within the run, and read one block of it.
+fn is_cut(index: &RunIndex, record: &[u8]) {
+    let record_bytes = index.record_bytes();
+    let kernel = kernel(record_bytes);
+    let mut record = record.to_vec();
+    record.resize(record_bytes, 0);
+    let read = |records: Range<u64>| {
+        assert!(index.first <= records.start && records.end <= index.records);
+        let count = records.end - records.start;
+        assert!(count <= index.block);
+        let is_small = count
+            .checked_mul(record_bytes as u64)
+            .is_some_and(|bytes| bytes <= MOST);
+        let zeros = || Buffer::zeroed(count as usize * record_bytes).map(Slice::from);
+        is_small.then(zeros).transpose()
+    };
+    let point = CutPoint {
+        record,
+        origin: index.chunk,
+        position: index.records / 2,
+    };
+    for cut in [Cut::AllUpper, Cut::AllLower, Cut::At(point)] {
+        let before = index.cut(&cut, &*kernel, read).expect("enough memory");
+        assert!(before.is_none_or(|before| (index.first..=index.records).contains(&before)));
+    }
+    farthest_cut(&[(index, index.first)], index.records / 2, &*kernel);
+}
+
+/// An index is that of a file of one size.
+fn run(data: &[u8], record: &[u8]) {
+    let number = |at: usize| {
+        let bytes = data.get(at..at + 8).unwrap_or(&[0; 8]);
+        u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    };
+    // The records of the chunk, those that are not stored, and the size of a record.
+    let stored = number(20).wrapping_sub(number(28)).wrapping_mul(number(60));
+    let size = stored.wrapping_add(data.len() as u64 + TAIL_BYTES);
+    assert_eq!(RunIndex::decode(data, size.wrapping_add(1)), None);
+    let Some(index) = RunIndex::decode(data, size) else {
+        return;
+    };
+    let again = index.encode();
+    let (index_bytes, tail) = again.split_last_chunk().expect("a tail");
+    assert_eq!(index_bytes, data, "differs from the read index");
+    assert_eq!(
+        RunIndex::encoded_bytes(*tail, size),
+        Some(data.len() as u64)
+    );
+    if index.record_bytes() as u64 <= MOST {
+        is_cut(&index, record);
+    }
+}
+
+/// The first byte chooses the reader, the second is a number of ranks. Behind the other bytes comes their checksum
+/// where the format has one, which a fuzzer does not find.
+pub fn check(data: &[u8]) {
+    let [kind, ranks, rest @ ..] = data else {
+        return;
+    };
+    let ranks = usize::from(*ranks);
+    let checked = Writer::new().bytes(rest).finish_checked();
+    match kind % 6 {
+        0 => manifest(&checked),
+        1 => run(&checked, rest),
+        2 => _ = stable(&checked, StatesManifest::decode, StatesManifest::encode),
+        3 => _ = stable(rest, Note::decode, Note::encode),
+        4 => {
+            let decode = |bytes: &[u8]| MonitorMessage::decode(ranks, bytes);
+            stable(&checked, decode, MonitorMessage::encode);
+        }
+        _ => _ = stable(rest, |bytes| Report::decode(ranks, bytes), Report::encode),
+    }
+}
