@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the licences, the sources and the versions of all packages that ftsort is built with, without network.
+"""Checks the licences, the sources and the versions of all packages that ftsort is built with.
 
-Every licence must be one of ALLOWED, except those of the tools in TOOLS, which must not be in the library. Every
+The packages are those of the lock files in LOCKED, which must be up to date. Every licence must be one of ALLOWED, except those of the tools in TOOLS, which must not be in the library. Every
 package comes from crates.io or from this repository. No package has two versions, except those in DUPLICATES. The
 program prints each violation and ends with status 1 if there is one.
 """
@@ -17,7 +17,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 REGISTRY = "registry+https://github.com/rust-lang/crates.io-index"
 ALLOWED = {"MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Unicode-3.0",
            "Unlicense", "Zlib"}
-TOOLS = {"cbindgen": "MPL-2.0"}
+TOOLS = {"cbindgen": "MPL-2.0", "libfuzzer-sys": "(MIT OR Apache-2.0) AND NCSA"}
+# The workspace of the library, and those of fuzzing and of generated changes.
+LOCKED = ["Cargo.toml", "fuzz/Cargo.toml", "crates/mutate/Cargo.toml"]
 # With the packages that need the older version; remove an entry when they have moved on.
 DUPLICATES = {
     "getrandom": "stateright",
@@ -91,27 +93,33 @@ def violations(metadata):
     for name, found in versions.items():
         if len(found) > 1 and name not in DUPLICATES:
             lines.append(f"{name}: the versions {', '.join(sorted(found))} are built; change what needs one of them")
-    stale = [name for name in DUPLICATES if len(versions[name]) < 2]
-    lines += [f"{name}: has one version; remove it from DUPLICATES of scripts/dependencies.py" for name in stale]
     return lines
 
 
-def read_metadata():
+def needless(metadata):
+    """Returns the exceptions in DUPLICATES that the library's workspace does not need, as lines."""
+    versions = collections.Counter(name for name, _ in {(one["name"], one["version"]) for one in metadata["packages"]})
+    return [f"{name}: has one version; remove it from DUPLICATES of scripts/dependencies.py"
+            for name in DUPLICATES if versions[name] < 2]
+
+
+def read_metadata(manifest):
     """Returns the packages that cargo builds on this machine."""
     compiler = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
     host = re.search(r"^host: (.+)$", compiler, re.MULTILINE).group(1)
-    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--features", "testing",
-               "--filter-platform", host]
+    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--all-features",
+               "--filter-platform", host, "--manifest-path", manifest]
     return json.loads(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 def main():
-    metadata = read_metadata()
-    found = violations(metadata)
+    workspaces = [read_metadata(manifest) for manifest in LOCKED]
+    found = [line for metadata in workspaces for line in violations(metadata)] + needless(workspaces[0])
     for line in found:
         print(line)
     if not found:
-        print(f"{len(metadata['packages'])} packages: licences, sources and versions are as they must be")
+        packages = {one["id"] for metadata in workspaces for one in metadata["packages"]}
+        print(f"{len(packages)} packages: licences, sources and versions are as they must be")
     return 1 if found else 0
 
 
