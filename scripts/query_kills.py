@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kills rank 1 during operations of ftsort_query.h, at instants drawn uniformly, many times over.
+"""Kills rank 1 during operations of ftsort_query.h and ftsort_tree.h, at instants drawn uniformly, many times over.
 
 Each run is one mpirun of tests/c/queries.c, which compares the whole result with its own computation. Outcomes:
 
@@ -20,7 +20,8 @@ import tempfile
 
 import launch
 
-OPERATIONS = ["by_key", "argsort", "positions", "unique", "group_by", "select", "quantiles", "top"]
+OPERATIONS = ["by_key", "argsort", "positions", "unique", "group_by", "select", "quantiles", "top",
+              "gather", "gather_to_killed", "merge"]
 OUTCOMES = ["right", "lost", "wrong", "hang"]
 
 
@@ -35,6 +36,7 @@ def outcome_of(run):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("operations", nargs="*", default=OPERATIONS, metavar="OPERATION", help=" ".join(OPERATIONS))
     parser.add_argument("--runs", type=int, default=25, help="runs of each operation")
     parser.add_argument("--ranks", type=int, default=4, help="the number of ranks, from 2 to 8")
     parser.add_argument("--seed", type=int, default=1)
@@ -44,10 +46,10 @@ def main():
     options = parser.parse_args()
     draw = random.Random(options.seed)
     bad = 0
-    print(f"{'operation':<12}" + "".join(f"{outcome:>8}" for outcome in OUTCOMES))
+    print(f"{'operation':<16}" + "".join(f"{outcome:>8}" for outcome in OUTCOMES))
     with tempfile.TemporaryDirectory(prefix="ftsort-query-kills-") as folder:
         program = launch.build_c(launch.ROOT / "tests/c/queries.c", pathlib.Path(folder), options.profile)
-        for operation in OPERATIONS:
+        for operation in options.operations:
             counts = dict.fromkeys(OUTCOMES, 0)
             for _ in range(options.runs):
                 command = [program, operation, draw.randint(1, options.most)]
@@ -57,7 +59,7 @@ def main():
                 if outcome in ("wrong", "hang"):
                     bad += 1
                     print(f"{outcome}: {launch.shown(options.ranks, command, '')}\n{run.output}", file=sys.stderr)
-            print(f"{operation:<12}" + "".join(f"{counts[outcome]:>8}" for outcome in OUTCOMES), flush=True)
+            print(f"{operation:<16}" + "".join(f"{counts[outcome]:>8}" for outcome in OUTCOMES), flush=True)
     sys.exit(1 if bad else 0)
 
 

@@ -1,11 +1,13 @@
-/* Runs an operation of ftsort_query.h while a rank is killed with SIGKILL, and compares its result with the whole input.
+/* Runs an operation of ftsort_query.h or ftsort_tree.h while a rank is killed with SIGKILL, and compares its result with
+ * the whole input.
  *
  *   queries OPERATION KILL      (under mpirun, 2 to 8 ranks)
  *
- * OPERATION: by_key, argsort, positions, unique, group_by, select, quantiles or top. KILL: the time at which rank 1
- * kills itself, in microseconds after the start of the operation; -N: when round N is committed; 0: never. The survivors
- * recover the result and compare it. The lowest one prints "queries: fine", or "queries: lost" if the rank was killed
- * before its input was protected. */
+ * OPERATION: by_key, argsort, positions, unique, group_by, select, quantiles or top; gather (of a sorted result, to rank
+ * 0), gather_to_killed (to rank 1) or merge (of sorted lists). KILL: the time at which rank 1 kills itself, in
+ * microseconds after the start of the operation; -N: when round N is committed; 0: never. The survivors recover the
+ * result and compare it. The lowest one prints "queries: fine", or "queries: lost" if the rank was killed before its
+ * input was protected, which cannot happen in a gather. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 #include "expect.h"
 #include "ftsort.h"
 #include "ftsort_query.h"
+#include "ftsort_tree.h"
 
 /* More than an input that is sorted without rounds. */
 enum { COUNT = 60000, MOST_RANKS = 8, KEYS = 5000, WANTED = 5 };
@@ -26,6 +29,7 @@ struct item {
 };
 
 static long kills;
+static size_t gathered; /* records that this rank has received */
 
 static void kill_myself(void *user, const ftsort_event *event)
 {
@@ -189,7 +193,64 @@ static ftsort_status find_records(ftsort *group, const char *operation, const ft
   return status;
 }
 
-static ftsort_status run(ftsort *group, const char *operation, const struct item *mine, const struct item *sorted,
+static int receive(void *user, const void *records, size_t count)
+{
+  const struct item *sorted = (const struct item *)user;
+  const int has_room = gathered + count <= (size_t)ranks * COUNT;
+  EXPECT(has_room && memcmp(records, sorted + gathered, count * sizeof *sorted) == 0);
+  gathered += count;
+  return 0;
+}
+
+/* Sorts, and brings the result to one rank, which receives each record once. The kill is in the second part. */
+static ftsort_status gather(ftsort *group, int sink, const ftsort_record *record, const struct item *mine,
+                            struct item *sorted)
+{
+  ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
+  ftsort_tree_info info = FTSORT_TREE_INFO_INIT;
+  ftsort_result *result = NULL;
+  ftsort_record stable = *record;
+  ftsort_status status;
+  stable.stable = 1;
+  options.has_sink = 1;
+  options.sink = sink;
+  EXPECT(ftsort_run(group, &stable, mine, COUNT, &result) == FTSORT_OK);
+  start_timer();
+  status = ftsort_gather_sorted(group, &options, result, receive, sorted);
+  ftsort_result_free(result);
+  EXPECT(status == FTSORT_OK && ftsort_tree_get_info(group, &info) == FTSORT_OK);
+  EXPECT(info.executor != rank || gathered == (size_t)ranks * COUNT);
+  return status;
+}
+
+/* Merges the sorted lists of all ranks on one rank. */
+static ftsort_status merge(ftsort *group, const ftsort_record *record, const struct item *mine,
+                           const struct item *sorted)
+{
+  const size_t bytes = (size_t)ranks * COUNT * sizeof *sorted;
+  ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
+  ftsort_result *result = NULL;
+  struct item *list = (struct item *)malloc(COUNT * sizeof *list);
+  ftsort_block block;
+  ftsort_status status;
+  if (list == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+  memcpy(list, mine, COUNT * sizeof *list);
+  qsort(list, COUNT, sizeof *list, order);
+  options.operation = FTSORT_TREE_SORTED;
+  options.record = record;
+  options.ordered = 1;
+  start_timer();
+  status = ftsort_tree_merge(group, &options, list, COUNT * sizeof *list, &result);
+  if (result != NULL) {
+    EXPECT(ftsort_result_block(result, 0, &block) == FTSORT_OK);
+    EXPECT(block.count == bytes && memcmp(block.data, sorted, bytes) == 0);
+  }
+  ftsort_result_free(result);
+  free(list);
+  return status;
+}
+
+static ftsort_status run(ftsort *group, const char *operation, const struct item *mine, struct item *sorted,
                          struct rows *rows, ftsort_result **result)
 {
   static const ftsort_record record = FTSORT_RECORD_MEMBER(struct item, key, FTSORT_KEY_I32);
@@ -197,6 +258,9 @@ static ftsort_status run(ftsort *group, const char *operation, const struct item
     {FTSORT_SUM, FTSORT_KEY_U32, offsetof(struct item, place)},
     {FTSORT_GREATEST, FTSORT_KEY_U32, offsetof(struct item, place)}};
   int grouped = strcmp(operation, "unique") == 0 || strcmp(operation, "group_by") == 0;
+  if (strncmp(operation, "gather", 6) == 0)
+    return gather(group, strcmp(operation, "gather") != 0, &record, mine, sorted);
+  if (strcmp(operation, "merge") == 0) return merge(group, &record, mine, sorted);
   if (strcmp(operation, "select") == 0 || strcmp(operation, "quantiles") == 0) {
     start_timer();
     return find_records(group, operation, &record, mine, sorted);

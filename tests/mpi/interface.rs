@@ -34,6 +34,9 @@ const PROGRAMS: &str = "
  all   | queries   | 4 | select 0     | records at given positions
  all   | queries   | 3 | quantiles 0  | quantiles
  quick | queries   | 4 | top -1       | the first records, and a rank that is killed
+ all   | queries   | 4 | gather 1000  | a gather, and a rank that is killed
+ quick | queries   | 4 | gather_to_killed 1000 | a gather, and the rank that receives the records is killed
+ all   | queries   | 5 | merge 0      | a tree merge of sorted lists in the order of ranks
  all   | external  | 1 | DIR 0   | sorts of files and callbacks with little memory
  quick | external  | 3 | DIR 0   | sorts of files and callbacks with little memory
  quick | external  | 3 | DIR 2   | sorts of files and callbacks with little memory, and a rank that is killed while it reads
