@@ -8,7 +8,7 @@
 use crate::members::Rank;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::{Digest, DigestKey};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// Consecutive records of one rank's sorted input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,8 +234,7 @@ impl Header {
 
     /// Returns the header of a message that a rank of this group sent, and the rest.
     pub fn from_message(bytes: &[u8]) -> Result<(Header, &[u8])> {
-        Header::split(bytes)
-            .ok_or_else(|| Error::new(Status::Internal, "a block's header does not decode"))
+        Header::split(bytes).ok_or_else(|| Error::internal("a block's header does not decode"))
     }
 }
 

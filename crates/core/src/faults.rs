@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::members::Rank;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::random::SplitMix;
 
 /// A point in a round at which a rank can crash.
@@ -178,10 +178,9 @@ impl Plan {
             .filter(|word| !word.is_empty())
         {
             plan.read_word(word).ok_or_else(|| {
-                Error::new(
-                    Status::Argument,
-                    format!("faults (config.faults or FTSORT_FAULTS): {word:?} is not understood"),
-                )
+                Error::argument(format!(
+                    "faults (config.faults or FTSORT_FAULTS): {word:?} is not understood"
+                ))
             })?;
         }
         Ok(plan)
@@ -386,6 +385,7 @@ impl fmt::Display for Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::error::Status;
     use proptest::prelude::*;
 
     #[test]

@@ -178,6 +178,16 @@ impl Error {
         }
     }
 
+    /// Returns an error for a defect in ftsort.
+    pub fn internal(text: impl Into<String>) -> Error {
+        Error::new(Status::Internal, text)
+    }
+
+    /// Returns an error for an argument; the text names it and its value.
+    pub fn argument(text: impl Into<String>) -> Error {
+        Error::new(Status::Argument, text)
+    }
+
     /// Returns an error for corrupted data.
     pub fn corrupt(finding: Finding, text: impl Into<String>) -> Error {
         Error {

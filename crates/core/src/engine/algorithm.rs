@@ -8,7 +8,7 @@ use crate::members::Members;
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::{Node, NodeSet, first_of};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status, caught_as};
+use ftsort_kernels::error::{Error, Result, caught_as};
 
 /// The pairs of nodes between which a round moves records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,8 +318,9 @@ pub trait Algorithm {
         _inputs: &[&Block],
         _nodes: &[Node],
     ) -> Result<MadeAtOnce> {
-        let text = "the algorithm cannot do without its rounds";
-        Err(Error::new(Status::Internal, text))
+        Err(Error::internal(
+            "the algorithm cannot do without its rounds",
+        ))
     }
 
     /// Returns the number of records of the result, if a decision of the last round states it; the caller

@@ -354,10 +354,7 @@ impl Engine<'_> {
         let (header, rest) = Header::from_message(header_bytes)?;
         if travels_along(header.bytes(), enclosed) {
             if rest.len() != header.bytes() {
-                return Err(Error::new(
-                    Status::Internal,
-                    "a block of few records came without them",
-                ));
+                return Err(Error::internal("a block of few records came without them"));
             }
             // The payload of a header is not aligned for records.
             return match memory::without_limit(|| Buffer::copy_of(rest)) {
@@ -466,7 +463,7 @@ fn length_of_next(message: &[u8]) -> Option<usize> {
 
 fn too_long(bytes: usize, limit: usize) -> Error {
     let text = format!("a control message has {bytes} bytes, which is more than {limit}");
-    Error::new(Status::Internal, text)
+    Error::internal(text)
 }
 
 pub(super) fn opened(message: Slice) -> Delivery<Slice> {

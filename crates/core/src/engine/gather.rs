@@ -27,7 +27,7 @@ use crate::store::VersionId;
 use crate::transport::{Flow, Ticket};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
 
 /// The greatest size in bytes of an input, and of the messages that arrive at the ranks of a processor if all inputs have
@@ -86,8 +86,7 @@ struct Contribution {
 
 impl Contribution {
     fn read(message: Slice) -> Result<Contribution> {
-        let undecodable =
-            || Error::new(Status::Internal, "a message with an input does not decode");
+        let undecodable = || Error::internal("a message with an input does not decode");
         let length = message.len().checked_sub(TRAILER).ok_or_else(undecodable)?;
         let (numbers, _) = message[length..].as_chunks::<8>();
         let [fingerprint, is_whole] = [numbers[0], numbers[1]].map(u64::from_le_bytes);
@@ -253,8 +252,7 @@ impl Job<'_, '_> {
         match (verdict, made) {
             (Verdict::Committed, Some(made)) => self.accept_at_once(made),
             (Verdict::Committed, None) => {
-                let text = "a job without blocks was committed";
-                return Err(Error::new(Status::Internal, text));
+                return Err(Error::internal("a job without blocks was committed"));
             }
             (Verdict::Replay, _) => return Ok(false),
             (Verdict::Failed(status), _) => return Err(agreed_error(status, result.error)),

@@ -20,7 +20,7 @@ pub trait Source {
 
     /// Copies this rank's own input again, to be sorted; the order may differ from the first copy.
     fn own(&mut self) -> Result<Buffer> {
-        Err(Error::new(Status::Internal, "the input is copied once"))
+        Err(Error::internal("the input is copied once"))
     }
 
     /// Returns whether inputs of other ranks can be reloaded; the same on all ranks.

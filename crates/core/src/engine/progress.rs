@@ -11,7 +11,7 @@ use crate::members::{Members, Membership, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
 use crate::vcube::Node;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// The committed state of a job, as far as this rank has it.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Progress {
         let decision = decisions.and_then(|decisions| decisions.of(node));
         decision.map(|decision| &decision[..]).ok_or_else(|| {
             let text = format!("the decision of round {round} at node {node} is not logged");
-            Error::new(Status::Internal, text)
+            Error::internal(text)
         })
     }
 

@@ -10,7 +10,7 @@ use super::{Engine, table};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
 
 /// The entries of a table of control messages, by rank or node.
@@ -135,8 +135,9 @@ impl Engine<'_> {
             reports.map(|(rank, words)| (Rank(rank), words)).collect();
         // The rank numbers become indices, so they must be those of ranks that were asked.
         if reports.iter().any(|(rank, _)| !speakers.contains(*rank)) {
-            let text = "a message names a rank that contributes nothing";
-            return Err(Error::new(Status::Internal, text));
+            return Err(Error::internal(
+                "a message names a rank that contributes nothing",
+            ));
         }
         reports.sort_unstable_by_key(|(rank, _)| *rank);
         Ok(Some(reports))

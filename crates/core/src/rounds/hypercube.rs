@@ -33,10 +33,7 @@ impl<'a> Hypercube<'a> {
             check(round, *entry, dimension)?;
         }
         if u32::try_from(plan.len()).is_err() {
-            return Err(Error::new(
-                Status::Argument,
-                "the plan has more than 2^32 rounds",
-            ));
+            return Err(Error::argument("the plan has more than 2^32 rounds"));
         }
         Ok(Hypercube {
             rounds,
@@ -127,12 +124,7 @@ impl<'a> Hypercube<'a> {
 }
 
 fn check(round: u32, entry: Round, dimension: u32) -> Result<()> {
-    let refuse = |text: String| {
-        Err(Error::new(
-            Status::Argument,
-            format!("round {round} {text}"),
-        ))
-    };
+    let refuse = |text: String| Err(Error::argument(format!("round {round} {text}")));
     match entry {
         Round {
             dimension: Some(bit),

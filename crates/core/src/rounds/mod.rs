@@ -30,7 +30,7 @@ pub(crate) use hypercube::state_of;
 use crate::engine::Subcube;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// The communication of a round. Dimensions count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,7 +129,7 @@ pub fn upwards(dimension: u32) -> Vec<Round> {
 ///
 /// All functions are pure: no input or output, no clock, no randomness, and no state between calls. They may
 /// be called for any node, on any rank, any number of times, and return the same bytes. An error, which
-/// should have [`Status::Callback`], ends the run on all ranks.
+/// should have [`Status::Callback`](ftsort_kernels::error::Status), ends the run on all ranks.
 pub trait Rounds {
     /// Returns the rounds on a cube of this dimension.
     fn plan(&self, dimension: u32) -> Vec<Round> {
@@ -157,12 +157,8 @@ pub trait Rounds {
     /// The default is the root's proposal. `task` is the root's.
     fn decide(&self, task: &Task<'_>, proposals: &[(Node, Slice)]) -> Result<Slice> {
         let root = proposals.iter().find(|(node, _)| *node == task.node);
-        root.map(|(_, proposal)| proposal.clone()).ok_or_else(|| {
-            Error::new(
-                Status::Internal,
-                "the root of a subcube has made no proposal",
-            )
-        })
+        root.map(|(_, proposal)| proposal.clone())
+            .ok_or_else(|| Error::internal("the root of a subcube has made no proposal"))
     }
 
     /// Returns the greatest size of a proposal and of a shared value, in bytes.

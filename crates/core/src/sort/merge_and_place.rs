@@ -18,7 +18,7 @@ use crate::members::Rank;
 use crate::vcube::Node;
 use crate::wire::{Reader, VARINT_BYTES, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 
 /// A sort followed by its last rounds.
@@ -57,7 +57,7 @@ const IN_PLACE: u8 = 0;
 const MOVED: u8 = 1;
 
 fn undecodable() -> Error {
-    Error::new(Status::Internal, "the layout of the result does not decode")
+    Error::internal("the layout of the result does not decode")
 }
 
 /// Returns the position at which each node's part starts if the fault-free nodes share all records evenly.

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::block::Block;
 use ftsort_kernels::buffer::{Buffer, Slice, UNIT};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::{Kernel, TASKS_PER_THREAD};
 
 /// The smallest and the largest size of a chunk in bytes. A chunk is a multiple of the smallest size, because
@@ -203,7 +203,7 @@ pub(super) fn merged(kernel: &dyn Kernel, block: Block) -> Result<Slice> {
     let mut merged = merged_each(kernel, vec![block])?;
     merged
         .pop()
-        .ok_or_else(|| Error::new(Status::Internal, "merging one block returned no block"))
+        .ok_or_else(|| Error::internal("merging one block returned no block"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::slice::ChunksExact;
 use crate::block::{Block, Run};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::{Kernel, ascending};
 use ftsort_kernels::random::SplitMix;
 
@@ -80,7 +80,7 @@ pub struct Sample<'a> {
 
 /// Returns the error for bytes that are no cuts.
 pub fn undecodable() -> Error {
-    Error::new(Status::Internal, "a message with cuts does not decode")
+    Error::internal("a message with cuts does not decode")
 }
 
 impl<R: AsRef<[u8]>> CutPoint<R> {

@@ -102,7 +102,7 @@ impl Checkpoints {
                 named.path(),
                 manifest.nodes
             );
-            return Err(Error::new(Status::Argument, text));
+            return Err(Error::argument(text));
         }
         let states =
             committed.map(|manifest| (named.states_of(manifest.series), manifest.version_id));

@@ -399,10 +399,9 @@ impl Job<'_, '_> {
             return Ok(self.with_digest(origin, Block::input(origin, input.into())));
         }
         stored?.ok_or_else(|| {
-            Error::new(
-                Status::Internal,
-                format!("the input of rank {origin} is missing in the store of its holder"),
-            )
+            Error::internal(format!(
+                "the input of rank {origin} is missing in the store of its holder"
+            ))
         })
     }
 

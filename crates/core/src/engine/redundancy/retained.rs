@@ -99,7 +99,7 @@ impl Algorithm for LoadOnly {
     }
 
     fn split(&self, _at: &RoundContext<'_>, _block: &Block) -> Result<Split> {
-        Err(Error::new(Status::Internal, "inputs are only loaded"))
+        Err(Error::internal("inputs are only loaded"))
     }
 }
 
@@ -173,7 +173,7 @@ impl<'a, 'e> Job<'a, 'e> {
                     let input = self.redundancy.store.get(VersionId::INPUT, origin.home());
                     let kept = input.and_then(|input| match input {
                         Some(input) => store.put(VersionId::INPUT, origin.home(), &input),
-                        None => Err(Error::new(Status::Internal, "a held input is missing")),
+                        None => Err(Error::internal("a held input is missing")),
                     });
                     // The store is in memory, which always has the inputs that it holds, and takes more.
                     if kept.is_err() {

@@ -85,7 +85,7 @@ pub fn update_inputs(
             return Err(error);
         }
     };
-    let released = || Error::new(Status::Internal, "the new inputs were released");
+    let released = || Error::internal("the new inputs were released");
     let mut updated = updated.ok_or_else(released)?.into_inputs();
     let hashes = state.hashes.into_iter();
     let hashes = hashes.filter(|(owner, _)| unchanged.contains(*owner));

@@ -22,7 +22,7 @@ use crate::block::{Block, Run};
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 pub(super) use share_summary::ShareSummary;
 
@@ -74,12 +74,7 @@ impl InputCheck {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<InputCheck> {
-        let undecodable = || {
-            Error::new(
-                Status::Internal,
-                "the decision of the first round does not decode",
-            )
-        };
+        let undecodable = || Error::internal("the decision of the first round does not decode");
         let (kind, content) = bytes.split_first().ok_or_else(undecodable)?;
         match kind {
             0 => {
@@ -114,7 +109,7 @@ impl Bitonic<'_> {
     pub(super) fn longest(decision: &[u8]) -> Result<usize> {
         match InputCheck::decode(decision)? {
             InputCheck::Longest(longest) => Ok(longest as usize),
-            InputCheck::Refused(text) => Err(Error::new(Status::Argument, text)),
+            InputCheck::Refused(text) => Err(Error::argument(text)),
         }
     }
 

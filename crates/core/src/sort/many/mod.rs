@@ -133,10 +133,7 @@ impl ArrayTable {
 }
 
 fn not_in_table() -> Error {
-    Error::new(
-        Status::Internal,
-        "a block has more records than its ranks have in the table of arrays",
-    )
+    Error::internal("a block has more records than its ranks have in the table of arrays")
 }
 
 /// The size of the length of an entry.
@@ -160,10 +157,7 @@ fn pack(messages: &[Vec<u8>]) -> Result<Vec<u8>> {
 /// Returns the range of each array's message in one that [`pack`] made for this number of arrays. There is an empty
 /// message for each in an empty one, which holds before the first decision.
 fn unpack(message: &[u8], arrays: usize) -> Result<Vec<std::ops::Range<usize>>> {
-    let undecodable = || {
-        let text = "a message of several arrays does not decode";
-        Error::new(Status::Internal, text)
-    };
+    let undecodable = || Error::internal("a message of several arrays does not decode");
     if message.is_empty() {
         return Ok(vec![0..0; arrays]);
     }

@@ -39,7 +39,7 @@ use crate::verify::predicates::KeyOrder;
 use crate::verify::sequence::Sequence;
 use crate::verify::violation::{Predicate, PredicateViolation};
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Finding, Result, Status};
+use ftsort_kernels::error::{Error, Finding, Result};
 use ftsort_kernels::kernel::Kernel;
 
 /// Bitonic sort of any input, with the checks of the 1989 paper.
@@ -99,7 +99,7 @@ impl<'a> SftBitonic<'a> {
 
     fn round(&self, number: u32) -> Result<SftRound> {
         let found = rounds(self.sort.dimension).nth(number.saturating_sub(1) as usize);
-        found.ok_or_else(|| Error::new(Status::Internal, "the sort has no such round"))
+        found.ok_or_else(|| Error::internal("the sort has no such round"))
     }
 
     /// Reads a block of `node`, as it is before the round or as it arrives in the round's message, on behalf

@@ -4,6 +4,7 @@
 use super::*;
 use crate::members::Members;
 use crate::sort::testing::{Blocks, bytes_of, kernel, run_nodes};
+use ftsort_kernels::error::Status;
 
 fn inputs(numbers: &[i32]) -> Vec<Vec<u8>> {
     let inputs: Vec<Vec<i32>> = numbers.iter().map(|number| vec![*number]).collect();

@@ -17,7 +17,7 @@ use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
 
 /// The number of shares, and the size of groups.
@@ -43,7 +43,7 @@ impl ParityShape {
              config.parity, and to at most {}",
             ParityShape::LARGEST_GROUP
         );
-        Err(Error::new(Status::Argument, text))
+        Err(Error::argument(text))
     }
 }
 

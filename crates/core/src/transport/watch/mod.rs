@@ -40,7 +40,7 @@ impl Timeout {
                 let text = format!(
                     "the timeout is {seconds} seconds: pass a finite number above 0, or Timeout::Never"
                 );
-                Err(Error::new(Status::Argument, text))
+                Err(Error::argument(text))
             }
             _ => Ok(()),
         }

@@ -53,10 +53,9 @@ impl TreeRequest {
         let linked = ends.map(|end| ("a rank in options.links", end));
         let mut named = linked.chain(self.sink.map(|sink| ("options.sink", sink)));
         match named.find(|(_, rank)| rank.index() > last) {
-            Some((name, rank)) => Err(Error::new(
-                Status::Argument,
-                format!("{name} is {rank}, but the group has the ranks 0 to {last}"),
-            )),
+            Some((name, rank)) => Err(Error::argument(format!(
+                "{name} is {rank}, but the group has the ranks 0 to {last}"
+            ))),
             None => Ok(()),
         }
     }

@@ -294,8 +294,7 @@ fn extent(table: &[BlockEntry]) -> Option<(u64, bool)> {
 }
 
 fn different_results() -> Error {
-    let text = "the ranks pass results that are not of one sort of this group";
-    Error::new(Status::Argument, text)
+    Error::argument("the ranks pass results that are not of one sort of this group")
 }
 
 #[cfg(test)]

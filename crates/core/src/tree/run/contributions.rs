@@ -11,7 +11,7 @@ use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// The contributions of all ranks, as far as this rank has them.
 pub(super) struct Contributions {
@@ -41,7 +41,7 @@ impl Source for GivenOnce {
 
     fn reload(&mut self, rank: Rank) -> Result<Buffer> {
         let text = format!("the contribution of rank {rank} cannot be loaded again");
-        Err(Error::new(Status::Internal, text))
+        Err(Error::internal(text))
     }
 }
 
@@ -60,7 +60,7 @@ impl TreeOp<'_, '_> {
             gathered: Gathered::default(),
         };
         let loaded = run_job(self.engine, &LoadOnly, parts, self.lost)?;
-        let released = || Error::new(Status::Internal, "the contributions were released");
+        let released = || Error::internal("the contributions were released");
         Ok(Contributions {
             held: loaded.retained.ok_or_else(released)?.into_inputs(),
             mine,

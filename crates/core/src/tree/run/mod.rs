@@ -35,7 +35,7 @@ use crate::tree::fold::Concatenate;
 use crate::tree::plan::Remedy;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// The round of fault schedules in which the tree is traversed. Round 0 protects the contributions.
 pub const TREE_ROUND: u32 = 1;
@@ -72,7 +72,7 @@ impl TreeOp<'_, '_> {
     pub fn broadcast(&mut self, root: Rank, mine: Slice) -> Result<(ChosenTree, Slice)> {
         if self.absent.contains(root) {
             let text = format!("root is {root}, which has failed or is an idle spare");
-            return Err(Error::new(Status::Argument, text));
+            return Err(Error::argument(text));
         }
         let empty = Slice::from(Buffer::default());
         let mine = if root == self.engine.members.me() {
@@ -167,10 +167,7 @@ impl TreeOp<'_, '_> {
             match (committed, received) {
                 (true, Some(received)) => return Ok((route.chosen, received)),
                 (true, None) => {
-                    return Err(Error::new(
-                        Status::Internal,
-                        "a committed broadcast has no data",
-                    ));
+                    return Err(Error::internal("a committed broadcast has no data"));
                 }
                 (false, _) => node_data.restart(),
             }
@@ -194,9 +191,7 @@ impl TreeOp<'_, '_> {
             let is_linked = |from: &&Rank| !self.request.is_faulty(**from, to);
             let Some(from) = others.iter().find(is_linked).copied() else {
                 let text = format!("the faulty links leave no path to rank {to}");
-                node_data
-                    .error
-                    .get_or_insert(Error::new(Status::Argument, text));
+                node_data.error.get_or_insert(Error::argument(text));
                 continue;
             };
             if from == me || to == me {

@@ -13,7 +13,7 @@ use crate::tree::detect::{MissedTest, TestTimeout};
 use crate::tree::faults::along;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// The number of tests of a link. A link is slow if all of them are late.
 const TESTS_PER_LINK: u32 = 3;
@@ -128,10 +128,9 @@ fn share_slow(engine: &mut Engine<'_>, slow: &[Rank]) -> Result<Option<Vec<(Rank
     for (reporter, bytes) in shared {
         for rank in bytes.chunks_exact(size_of::<u32>()) {
             let rank = rank.try_into().ok().map(u32::from_le_bytes).map(Rank);
-            let rank = rank.filter(|rank| rank.index() < ranks).ok_or_else(|| {
-                let text = "a message with slow links does not decode";
-                Error::new(Status::Internal, text)
-            })?;
+            let rank = rank
+                .filter(|rank| rank.index() < ranks)
+                .ok_or_else(|| Error::internal("a message with slow links does not decode"))?;
             pairs.push((reporter, rank));
         }
     }

@@ -17,7 +17,7 @@ use crate::tree::plan::Fraction;
 use crate::tree::schedule::{LinkMessage, TreeSchedule};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, caught};
 
 /// An operation that merges two partial results. Must be pure: the same bytes for the same bytes, on every
 /// rank.
@@ -365,7 +365,7 @@ fn join_in_place(
             "contributions of {span} and {} numbers cannot be combined element by element",
             other.span
         );
-        return Err(Error::new(Status::Argument, text));
+        return Err(Error::argument(text));
     }
     let end_of = |segment: &Segment| {
         segment
@@ -467,6 +467,7 @@ mod tests {
     use crate::tree::shape::Tree;
     use crate::tree::shares::data_nodes;
     use crate::tree::testing::{cases, figure_14};
+    use ftsort_kernels::error::Status;
     use ftsort_kernels::kernel::kernel_of;
     use ftsort_kernels::record::KeyKind;
     use proptest::prelude::*;
