@@ -465,7 +465,6 @@ mod tests {
     use crate::tree::plan::{MessagePurpose, Remedy, TreePlan};
     use crate::tree::schedule::{LinkModel, Ports, StageStart};
     use crate::tree::shape::Tree;
-    use crate::tree::shares::data_nodes;
     use crate::tree::testing::{cases, figure_14};
     use ftsort_kernels::error::Status;
     use ftsort_kernels::kernel::kernel_of;
@@ -520,7 +519,7 @@ mod tests {
     }
 
     fn planned(tree: &Tree, faults: &crate::tree::faults::Faults) -> TreePlan {
-        let all = data_nodes(faults, tree.sink());
+        let all = faults.connected(tree.sink());
         TreePlan::new(tree, faults, &all, Remedy::Partition).expect("connected")
     }
 
