@@ -45,7 +45,7 @@ impl MessageKind {
             }
             MessageKind::Handshake => Some(Handshake::decode(message)?.encode()),
             MessageKind::Input => Some(inputs::InputHash::decode(message)?.encode()),
-            MessageKind::Accusation => Some(Accusation::decode(message)?.encode().to_vec()),
+            MessageKind::Accusation => Some(Accusation::decode(message)?.encode()),
             MessageKind::Digest => Some(Digest::decode(message)?.encode().to_vec()),
         }
     }

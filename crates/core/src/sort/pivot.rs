@@ -9,6 +9,7 @@ use std::slice::ChunksExact;
 
 use crate::block::{Block, Run};
 use crate::vcube::Node;
+use crate::wire::Reader;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::{Kernel, ascending};
@@ -134,15 +135,17 @@ impl<'a> CutPoint<&'a [u8]> {
 
     /// Decodes as [`CutPoint::decode`], without a copy of the record.
     fn read(bytes: &'a [u8], record_bytes: usize) -> Result<CutPoint<&'a [u8]>> {
-        let (record, rest) = bytes
-            .split_at_checked(record_bytes)
-            .ok_or_else(undecodable)?;
-        let (origin, position) = rest.split_at_checked(4).ok_or_else(undecodable)?;
-        Ok(CutPoint {
-            record,
-            origin: u32::from_le_bytes(origin.try_into().map_err(|_| undecodable())?),
-            position: u64::from_le_bytes(position.try_into().map_err(|_| undecodable())?),
-        })
+        let mut fields = Reader::new(bytes);
+        let mut point = || {
+            let record = fields.bytes(record_bytes)?;
+            let (origin, position) = (fields.u32()?, fields.u64()?);
+            fields.end(CutPoint {
+                record,
+                origin,
+                position,
+            })
+        };
+        point().ok_or_else(undecodable)
     }
 }
 

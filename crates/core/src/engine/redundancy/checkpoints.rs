@@ -23,6 +23,7 @@ use crate::store::directory::Directory;
 use crate::store::named::{NamedStates, StatesManifest};
 use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::{Node, NodeSet};
+use crate::wire::Reader;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -474,7 +475,7 @@ impl Checkpoints {
             let mut gone = NodeSet::new(engine.members.cube().len());
             if !result.interrupted {
                 match nodes_of_all(engine, &result.lost)? {
-                    Some(nodes) => nodes.into_iter().for_each(|node| gone.insert(node)),
+                    Some(nodes) => gone = nodes,
                     None => result = result.interrupted(),
                 }
             }
@@ -535,18 +536,17 @@ impl Checkpoints {
 }
 
 /// Returns the nodes that any survivor names. None: a rank failed.
-fn nodes_of_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<Vec<Node>>> {
+fn nodes_of_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<NodeSet>> {
     let mine: Vec<u8> = mine.iter().flat_map(|node| node.0.to_le_bytes()).collect();
     let all = engine.members.cube().len();
     let reports = engine.share(mine, all * size_of::<u32>())?;
-    let nodes = |words: &[u8]| -> Vec<Node> {
-        let words = words.chunks_exact(size_of::<u32>());
-        words
-            .filter_map(|word| Some(Node(u32::from_le_bytes(word.try_into().ok()?))))
-            .filter(|node| (node.0 as usize) < all)
-            .collect()
-    };
-    Ok(reports.map(|reports| reports.iter().flat_map(|(_, words)| nodes(words)).collect()))
+    Ok(reports.map(|reports| {
+        let nodes = reports
+            .iter()
+            .filter_map(|(_, words)| Reader::new(words).repeat_to_end(Reader::u32));
+        let nodes = nodes.flatten().filter(|node| (*node as usize) < all);
+        NodeSet::from_nodes(all, nodes.map(Node))
+    }))
 }
 
 /// Adds the homes of the nodes to `lost`; for a node without a home, or with an idle spare as its home, the rank

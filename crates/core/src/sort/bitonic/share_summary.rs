@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use crate::block::Block;
 use crate::vcube::Node;
+use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
@@ -103,24 +104,24 @@ impl ShareSummary {
             last,
             changes,
         } = self.directions;
-        let mut out = self.count.to_le_bytes().to_vec();
-        out.extend([first, last, changes]);
-        out.extend(&self.first);
-        out.extend(&self.last);
-        out
+        let mut out = Writer::new();
+        out.u64(self.count).bytes(&[first, last, changes]);
+        out.bytes(&self.first).bytes(&self.last).finish()
     }
 
     pub(in crate::sort) fn decode(bytes: &[u8]) -> Option<ShareSummary> {
-        let (fixed, ends) = bytes.split_at_checked(FIXED_BYTES)?;
-        let (count, directions) = fixed.split_at(8);
+        let mut fields = Reader::new(bytes);
+        let count = fields.u64()?;
+        let directions = Directions {
+            first: fields.u8()?,
+            last: fields.u8()?,
+            changes: fields.u8()?,
+        };
+        let ends = fields.rest();
         let (first, last) = ends.split_at(ends.len() / 2);
         Some(ShareSummary {
-            count: u64::from_le_bytes(count.try_into().ok()?),
-            directions: Directions {
-                first: directions[0],
-                last: directions[1],
-                changes: directions[2],
-            },
+            count,
+            directions,
             first: first.to_vec(),
             last: last.to_vec(),
         })

@@ -12,6 +12,7 @@ use crate::members::Rank;
 use crate::tree::detect::{MissedTest, TestTimeout};
 use crate::tree::faults::along;
 use crate::vcube::Node;
+use crate::wire::Reader;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result};
 
@@ -126,13 +127,11 @@ fn share_slow(engine: &mut Engine<'_>, slow: &[Rank]) -> Result<Option<Vec<(Rank
     };
     let mut pairs = Vec::new();
     for (reporter, bytes) in shared {
-        for rank in bytes.chunks_exact(size_of::<u32>()) {
-            let rank = rank.try_into().ok().map(u32::from_le_bytes).map(Rank);
-            let rank = rank
-                .filter(|rank| rank.index() < ranks)
-                .ok_or_else(|| Error::internal("a message with slow links does not decode"))?;
-            pairs.push((reporter, rank));
-        }
+        let slow = Reader::new(&bytes).repeat_to_end(Reader::u32);
+        let slow = slow.filter(|slow| slow.iter().all(|rank| (*rank as usize) < ranks));
+        let undecodable = || Error::internal("a message with slow links does not decode");
+        let slow = slow.ok_or_else(undecodable)?.into_iter();
+        pairs.extend(slow.map(|rank| (reporter, Rank(rank))));
     }
     Ok(Some(pairs))
 }
