@@ -22,6 +22,17 @@ pub struct Run {
     pub data: Slice,
 }
 
+impl Run {
+    /// The records of an input from a position on.
+    pub fn new(origin: Rank, start: u64, data: Slice) -> Run {
+        Run {
+            origin,
+            start,
+            data,
+        }
+    }
+}
+
 /// The records of a node. Runs are in ascending order of origin and start, and none is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
@@ -51,11 +62,7 @@ impl Block {
     /// The input of one rank, as it was loaded.
     pub fn input(origin: Rank, data: Slice) -> Block {
         Block {
-            runs: non_empty(vec![Run {
-                origin,
-                start: 0,
-                data,
-            }]),
+            runs: non_empty(vec![Run::new(origin, 0, data)]),
             sorted: false,
             digest: None,
         }
@@ -74,8 +81,15 @@ impl Block {
     pub fn of_sorted(runs: Vec<Run>) -> Block {
         Block {
             runs: non_empty(runs),
-            sorted: true,
-            digest: None,
+            ..Block::empty()
+        }
+    }
+
+    /// A block of one sorted run, which may be empty.
+    pub fn of_run(run: Run) -> Block {
+        Block {
+            runs: vec![run],
+            ..Block::empty()
         }
     }
 
@@ -141,11 +155,7 @@ impl Block {
             .runs
             .iter()
             .zip(parts)
-            .map(|(&(origin, start, _), data)| Run {
-                origin,
-                start,
-                data,
-            })
+            .map(|(&(origin, start, _), data)| Run::new(origin, start, data))
             .collect();
         Block {
             runs: non_empty(runs),
@@ -228,7 +238,6 @@ impl Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_kernels::buffer::Buffer;
     use proptest::prelude::*;
 
     proptest! {
@@ -275,20 +284,11 @@ mod tests {
 
     #[test]
     fn unites_runs_in_order_of_origin_without_empty_runs() {
-        let run = |origin, bytes: &[u8]| Run {
-            origin: Rank(origin),
-            start: 0,
-            data: Buffer::copy_of(bytes).unwrap().into(),
-        };
-        let low = Block {
-            runs: vec![run(0, &[1]), run(2, &[2, 3])],
-            sorted: true,
-            digest: None,
-        };
+        let run = |origin, bytes: &[u8]| Run::new(Rank(origin), 0, Slice::copy_of(bytes).unwrap());
+        let low = Block::of_sorted(vec![run(0, &[1]), run(2, &[2, 3])]);
         let high = Block {
             runs: vec![run(1, &[4]), run(3, &[])],
-            sorted: true,
-            digest: None,
+            ..Block::empty()
         };
         let both = Block::unite([low, high]);
         let origins: Vec<u32> = both.runs.iter().map(|run| run.origin.0).collect();

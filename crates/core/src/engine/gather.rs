@@ -188,11 +188,7 @@ impl Engine<'_> {
             // survivors do not learn of the difference.
             let is_copy = is_same || mutant(Mutant::GatheredOfOtherJobUsed);
             if let Some(data) = contribution.input.filter(|_| is_copy) {
-                let run = Run {
-                    origin: owner,
-                    start: 0,
-                    data,
-                };
+                let run = Run::new(owner, 0, data);
                 gathered.inputs.push((owner, Block::of_sorted(vec![run])));
             }
         }
@@ -271,7 +267,7 @@ impl Job<'_, '_> {
         let (me, dimension) = (members.me(), members.cube().dimension());
         let decisions = made.decisions.iter().map(|decision| {
             // The limit does not apply to decisions, as in rounds.
-            let decision = memory::without_limit(|| Buffer::copy_of(decision))?.into();
+            let decision = memory::without_limit(|| Slice::copy_of(decision))?;
             Ok(Decisions::of_cube(dimension, decision))
         });
         let is_kept = |owner: Rank| {
@@ -285,7 +281,7 @@ impl Job<'_, '_> {
             for run in &mut input.runs {
                 // Its buffer has room for the largest message.
                 if run.data.len() < self.engine.gather_limit() / 2 {
-                    run.data = Buffer::copy_of(&run.data)?.into();
+                    run.data = Slice::copy_of(&run.data)?;
                 }
             }
             Ok((*owner, input))

@@ -213,10 +213,7 @@ impl Job<'_, '_> {
             return Ok(result);
         }
         // After an error there is no input, and no commit.
-        let own = self
-            .inputs
-            .own()
-            .unwrap_or_else(|_| Buffer::default().into());
+        let own = self.inputs.own().unwrap_or_default();
         let mine = self.inputs.source.known_by(&own).encode();
         let Some(reports) = self.engine.share(mine, HASH_BYTES)? else {
             return Ok(result.interrupted());

@@ -20,7 +20,7 @@ use crate::store::overlay::Overlay;
 use crate::store::parity::{Covered, Encoding};
 use crate::store::{Store, VersionId};
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
 
@@ -53,7 +53,7 @@ impl Finished {
     /// The decision of the last round for node 0; if its scope is the whole cube, for all nodes.
     pub fn decision(&self) -> Slice {
         let decision = self.decisions.of(Node(0)).cloned();
-        decision.unwrap_or_else(|| Buffer::default().into())
+        decision.unwrap_or_default()
     }
 }
 

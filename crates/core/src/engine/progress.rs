@@ -113,10 +113,10 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_kernels::buffer::{Buffer, Slice};
+    use ftsort_kernels::buffer::Slice;
 
     fn decided(text: &[u8]) -> Decisions {
-        Decisions::of_cube(2, Slice::from(Buffer::copy_of(text).unwrap()))
+        Decisions::of_cube(2, Slice::copy_of(text).unwrap())
     }
 
     /// Decisions that came from corrupt data would cut other pieces than the blocks have.

@@ -9,7 +9,7 @@ use super::exchange::{ControlMessage, Delivery};
 use super::{Engine, table};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
 
@@ -85,7 +85,7 @@ impl RelayTree {
 
 /// A copy for messages, to which the memory limit does not apply: the other ranks wait for them.
 pub(super) fn message_of(bytes: &[u8]) -> Result<Slice> {
-    Ok(memory::for_messages(|| Buffer::copy_of(bytes))?.into())
+    memory::for_messages(|| Slice::copy_of(bytes))
 }
 
 impl Engine<'_> {

@@ -37,11 +37,10 @@ pub fn read(table: &Slice) -> Result<Vec<(u32, Slice)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_kernels::buffer::Buffer;
     use proptest::prelude::*;
 
     fn slice(bytes: &[u8]) -> Slice {
-        Buffer::copy_of(bytes).unwrap().into()
+        Slice::copy_of(bytes).unwrap()
     }
 
     proptest! {

@@ -125,7 +125,6 @@ pub(super) fn sum_up(reports: &[(Rank, Slice)], total: Option<u64>, kernel: &dyn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_kernels::buffer::Buffer;
     use ftsort_kernels::kernel::kernel_of;
     use ftsort_kernels::record::KeyKind;
 
@@ -135,13 +134,13 @@ mod tests {
         let message = |disorders: u64| {
             let digests = [0; 1 + 2 * Digest::BYTES];
             let bytes = [&disorders.to_le_bytes()[..], &digests].concat();
-            Slice::from(Buffer::copy_of(&bytes).unwrap())
+            Slice::copy_of(&bytes).unwrap()
         };
         let reports = [(Rank(0), message(2)), (Rank(1), message(3))];
         assert_eq!(sum_up(&reports, None, &*kernel), 5);
         let reports = [(Rank(0), message(2)), (Rank(1), message(u64::MAX))];
         assert_eq!(sum_up(&reports, None, &*kernel), u64::MAX);
-        let truncated = Slice::from(Buffer::copy_of(&[1]).unwrap());
+        let truncated = Slice::copy_of(&[1]).unwrap();
         let reports = [(Rank(0), message(u64::MAX)), (Rank(1), truncated)];
         assert_eq!(sum_up(&reports, None, &*kernel), u64::MAX);
     }

@@ -188,11 +188,7 @@ impl RunIndex {
         let start = records.start;
         let data = read(records)?;
         Ok(data.map(|data| {
-            let run = Run {
-                origin: Rank(self.chunk),
-                start,
-                data,
-            };
+            let run = Run::new(Rank(self.chunk), start, data);
             start + point.records_before(&run, kernel) as u64
         }))
     }
@@ -364,7 +360,6 @@ pub fn first_cut(cuts: impl IntoIterator<Item = Cut>, kernel: &dyn Kernel) -> Cu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_kernels::buffer::Buffer;
     use ftsort_kernels::kernel::kernel_of;
     use ftsort_kernels::record::KeyKind;
     use proptest::prelude::*;
@@ -387,7 +382,7 @@ mod tests {
         let read = |range: Range<u64>| {
             assert!(range.end - range.start <= index.block);
             let data = bytes_of(&keys[range.start as usize..range.end as usize]);
-            Ok(Some(Buffer::copy_of(&data)?.into()))
+            Ok(Some(Slice::copy_of(&data)?))
         };
         index.cut(cut, &*kernel, read).unwrap().unwrap()
     }

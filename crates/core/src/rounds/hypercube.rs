@@ -10,7 +10,7 @@ use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
 use crate::vcube::{Node, NodeSet};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// A user's algorithm on a cube of a given dimension.
@@ -151,7 +151,7 @@ fn check(round: u32, entry: Round, dimension: u32) -> Result<()> {
 /// Returns the state in a node's block.
 pub(crate) fn state_of(block: &Block) -> Slice {
     let run = block.runs.first();
-    run.map_or_else(|| Buffer::default().into(), |run| run.data.clone())
+    run.map_or_else(Slice::default, |run| run.data.clone())
 }
 
 fn block_of(node: Node, state: Slice) -> Block {
@@ -196,7 +196,7 @@ impl Algorithm for Hypercube<'_> {
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
     ) -> Result<Vec<u8>> {
-        let no_state = Buffer::default().into();
+        let no_state = Slice::default();
         let task = self.task(
             (at.round, subcube.root()),
             &no_state,
@@ -242,7 +242,7 @@ impl Algorithm for Hypercube<'_> {
         let task = self.task((at.round, at.node), &state, at.decision, None);
         // The inbox is moved, so the function may change it in place if it has no other owner.
         let inbox = got.runs.into_iter().next().map(|run| run.data);
-        let inbox = inbox.unwrap_or_else(|| Buffer::default().into());
+        let inbox = inbox.unwrap_or_default();
         Ok(block_of(at.node, self.rounds.absorb(&task, inbox)?))
     }
 }

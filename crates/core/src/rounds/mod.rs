@@ -29,7 +29,7 @@ pub(crate) use hypercube::state_of;
 
 use crate::engine::Subcube;
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
 
 /// The communication of a round. Dimensions count from 0.
@@ -139,7 +139,7 @@ pub trait Rounds {
     /// Returns the state before the first round of a node without a state from its home rank, because the
     /// number of ranks is not a power of two or the rank failed before the start.
     fn init(&self, _node: Node) -> Result<Slice> {
-        Ok(Buffer::default().into())
+        Ok(Slice::default())
     }
 
     /// Whether [`Rounds::init`] provides the first state of every node. The inputs of ranks are then ignored,
@@ -150,7 +150,7 @@ pub trait Rounds {
 
     /// Returns a node's proposal for the shared value of its subcube.
     fn propose(&self, _task: &Task<'_>) -> Result<Slice> {
-        Ok(Buffer::default().into())
+        Ok(Slice::default())
     }
 
     /// Returns the shared value of a subcube, from the proposals of all its nodes in ascending order of node.
@@ -178,5 +178,5 @@ pub trait Rounds {
 
 /// Copies bytes into a slice, which the functions of an algorithm return.
 pub fn bytes(bytes: &[u8]) -> Result<Slice> {
-    Ok(Buffer::copy_of(bytes)?.into())
+    Slice::copy_of(bytes)
 }

@@ -457,13 +457,7 @@ impl Algorithm for MergeAndPlace<'_> {
             return Ok(blocks);
         }
         let merged = merged_each(self.kernel, blocks)?.into_iter();
-        let blocks = merged.map(|data| {
-            Block::of_sorted(vec![Run {
-                origin: Rank(0),
-                start: 0,
-                data,
-            }])
-        });
+        let blocks = merged.map(|data| Block::of_sorted(vec![Run::new(Rank(0), 0, data)]));
         Ok(blocks.collect())
     }
 
@@ -476,14 +470,7 @@ impl Algorithm for MergeAndPlace<'_> {
             return Ok(block);
         }
         let start = block_start(at.decision, at.node)?;
-        Ok(Block {
-            runs: vec![Run {
-                origin: Rank(at.node.0),
-                start,
-                data: merged(self.kernel, block)?,
-            }],
-            sorted: true,
-            digest: None,
-        })
+        let merged = merged(self.kernel, block)?;
+        Ok(Block::of_run(Run::new(Rank(at.node.0), start, merged)))
     }
 }

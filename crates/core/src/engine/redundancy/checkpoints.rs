@@ -230,11 +230,7 @@ impl Checkpoints {
     /// As [`Checkpoints::put`], with a note beside the state. Local.
     pub fn put_with_note(&mut self, node: Node, state: Slice, note: Slice) {
         let mut block = Block::input(Rank(node.0), state);
-        block.runs.push(Run {
-            origin: NOTE,
-            start: 0,
-            data: note,
-        });
+        block.runs.push(Run::new(NOTE, 0, note));
         self.staged.insert(node, block);
     }
 

@@ -26,7 +26,7 @@ use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
 use crate::store::parity::Covered;
 use crate::vcube::Node;
-use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 
 impl Job<'_, '_> {
@@ -273,7 +273,7 @@ impl Job<'_, '_> {
                     piece.runs.truncate(1);
                 }
                 for run in &mut piece.runs {
-                    run.data = Buffer::copy_of(&run.data)?.into();
+                    run.data = Slice::copy_of(&run.data)?;
                 }
                 let piece = self.engine.sealed(Block {
                     digest: None,

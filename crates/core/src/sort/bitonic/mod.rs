@@ -164,11 +164,7 @@ impl Bitonic<'_> {
             }
         }
         let runs = groups.into_iter().map(|group| joined_run(&group));
-        Ok(Block {
-            runs: runs.collect::<Result<_>>()?,
-            sorted: true,
-            digest: None,
-        })
+        Ok(Block::of_sorted(runs.collect::<Result<_>>()?))
     }
 }
 

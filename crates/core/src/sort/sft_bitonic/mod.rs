@@ -38,7 +38,7 @@ use crate::verify::peer_view::{
 use crate::verify::predicates::KeyOrder;
 use crate::verify::sequence::Sequence;
 use crate::verify::violation::{Predicate, PredicateViolation};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Finding, Result};
 use ftsort_kernels::kernel::Kernel;
 
@@ -57,10 +57,6 @@ struct NodeState {
     own: Block,
     current: Sequence<Slice>,
     previous: Option<Sequence<Slice>>,
-}
-
-fn nothing() -> Slice {
-    Buffer::default().into()
 }
 
 fn corrupt(violation: &PredicateViolation) -> Error {
@@ -122,7 +118,7 @@ impl<'a> SftBitonic<'a> {
         let reported = |kind: u64, of: Node| {
             let mut runs = block.runs.iter();
             let run = runs.find(|run| (run.origin, run.start) == (Rank(of.0), kind));
-            run.map_or_else(nothing, |run| run.data.clone())
+            run.map_or_else(Slice::default, |run| run.data.clone())
         };
         let sequence = |kind: u64, dimension: u32, mask: Mask| {
             let mut sequence = Sequence::new(dimension, node, reported(kind, node));
@@ -182,13 +178,7 @@ fn block_of(own: Block, view: &PeerView<Slice>) -> Block {
     let runs = |kind: u64, sequence: &Sequence<Slice>| -> Vec<Run> {
         let nodes = sequence.nodes();
         nodes
-            .filter_map(|node| {
-                Some(Run {
-                    origin: Rank(node.0),
-                    start: kind,
-                    data: sequence.block(node)?.clone(),
-                })
-            })
+            .filter_map(|node| Some(Run::new(Rank(node.0), kind, sequence.block(node)?.clone())))
             .collect()
     };
     let current = runs(CURRENT, view.current());

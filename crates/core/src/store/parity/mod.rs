@@ -191,7 +191,7 @@ pub fn divided(headers: &Contents<Header>, data: Slice) -> Result<Contents<Block
             let part = data.part(start..start + bytes);
             parts.push(match start % ALIGNED {
                 0 => part,
-                _ => Buffer::copy_of(&part)?.into(),
+                _ => Slice::copy_of(&part)?,
             });
             start += bytes;
         }

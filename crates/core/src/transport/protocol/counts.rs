@@ -12,7 +12,7 @@ use crate::members::{Rank, RankSet};
 use crate::transport::mpi_api::{Look, MpiApi, Request, Tag};
 use crate::transport::watch::Watch;
 use crate::wire::{Reader, Writer};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::memory;
 
@@ -224,7 +224,7 @@ impl<M: MpiApi> CountExchange<'_, M> {
 }
 
 fn message(bytes: &[u8]) -> Result<Slice> {
-    Ok(memory::for_messages(|| Buffer::copy_of(bytes))?.into())
+    memory::for_messages(|| Slice::copy_of(bytes))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ use crate::store::Store;
 use crate::tree::fold::Concatenate;
 use crate::tree::plan::Remedy;
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
 
 /// The round of fault schedules in which the tree is traversed. Round 0 protects the contributions.
@@ -74,11 +74,10 @@ impl TreeOp<'_, '_> {
             let text = format!("root is {root}, which has failed or is an idle spare");
             return Err(Error::argument(text));
         }
-        let empty = Slice::from(Buffer::default());
         let mine = if root == self.engine.members.me() {
             mine
         } else {
-            empty
+            Slice::default()
         };
         let ranks = self.engine.members.ranks();
         let others = Rank::all(ranks).filter(|rank| *rank != root);
@@ -212,7 +211,7 @@ impl TreeOp<'_, '_> {
             match delivery {
                 Delivery::Got(block) => {
                     let data = block.runs.into_iter().next().map(|run| run.data);
-                    *received = Some(data.unwrap_or_else(|| Buffer::default().into()));
+                    *received = Some(data.unwrap_or_default());
                 }
                 Delivery::Nothing => node_data.miss(),
                 Delivery::NotMine => {}

@@ -13,7 +13,7 @@ use crate::tree::detect::{MissedTest, TestTimeout};
 use crate::tree::faults::along;
 use crate::vcube::Node;
 use crate::wire::Reader;
-use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
 
 /// The number of tests of a link. A link is slow if all of them are late.
@@ -87,7 +87,7 @@ fn exchange(engine: &mut Engine<'_>, other: Rank) -> Result<bool> {
     let message = |from, to| ControlMessage {
         from,
         to,
-        payload: (from == me).then(|| Buffer::default().into()),
+        payload: (from == me).then(Slice::default),
     };
     let messages = vec![message(me, other), message(other, me)];
     Ok(engine.deliver(messages, 0)?.is_some())

@@ -70,11 +70,9 @@ pub struct Segment {
 /// Returns segments as a block to be sent, one run for each segment. The run's start is the segment's first
 /// position, and its origin is the number of positions.
 fn block_of(segments: Vec<Segment>) -> Block {
-    let runs = segments.into_iter().map(|segment| Run {
-        origin: Rank(segment.span),
-        start: segment.first,
-        data: segment.data,
-    });
+    let runs = segments
+        .into_iter()
+        .map(|segment| Run::new(Rank(segment.span), segment.first, segment.data));
     Block::of_sorted(runs.collect())
 }
 
@@ -216,7 +214,7 @@ impl<'m> NodeData<'m> {
     pub fn result(&mut self, node: Node) -> Option<Slice> {
         let mut segments = self.own.remove(&node).unwrap_or_default().into_iter();
         let Some(first) = segments.next() else {
-            return Some(Buffer::default().into());
+            return Some(Slice::default());
         };
         let merged = segments.try_fold(first.data, |low, high| {
             merge_two(self.merge, &low, &high.data)
@@ -316,7 +314,7 @@ fn aligned(data: Slice) -> Result<Slice> {
     if data.as_ptr().addr().is_multiple_of(8) {
         Ok(data)
     } else {
-        Ok(Buffer::copy_of(&data)?.into())
+        Slice::copy_of(&data)
     }
 }
 
