@@ -205,6 +205,12 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Returns the ranks or nodes of an error text, separated by commas.
+pub fn listed<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    let items = items.into_iter().map(|item| item.to_string());
+    items.collect::<Vec<String>>().join(", ")
+}
+
 /// The result of a function of ftsort that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 

@@ -230,8 +230,11 @@ pub trait Algorithm {
     /// The communication of a round.
     fn step(&self, round: u32) -> Step;
 
-    /// Brings a node's input into the form that the first round needs. Its digest does not change.
-    fn prepare(&self, block: Block) -> Result<Block>;
+    /// Brings a node's input into the form that the first round needs: its own, unless the algorithm says otherwise.
+    /// Its digest does not change.
+    fn prepare(&self, block: Block) -> Result<Block> {
+        Ok(block)
+    }
 
     /// As [`Algorithm::prepare`], for inputs that arrive one after the other: where there are threads, one
     /// input is prepared while the caller's thread fetches the next.

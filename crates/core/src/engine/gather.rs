@@ -216,7 +216,7 @@ pub fn finish_gathered(
     gathered: &Gathered,
     lost: &mut RankSet,
 ) -> Result<Option<Finished>> {
-    let mut job = Job::of_parts(engine, algorithm, parts);
+    let mut job = Job::new(engine, algorithm, parts);
     match job.make_at_once(gathered) {
         Ok(false) => Ok(None),
         Ok(true) => job.finish(Ok(()), lost).map(Some),

@@ -70,10 +70,6 @@ impl Algorithm for Scatter<'_> {
         }
     }
 
-    fn prepare(&self, block: Block) -> Result<Block> {
-        Ok(block)
-    }
-
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
         let pairs = || {
             let runs = block.runs.iter();

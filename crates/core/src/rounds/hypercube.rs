@@ -180,10 +180,6 @@ impl Algorithm for Hypercube<'_> {
         }
     }
 
-    fn prepare(&self, block: Block) -> Result<Block> {
-        Ok(block)
-    }
-
     fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
         let state = self.state(at.round, at.node, block)?;
         let task = self.task((at.round, at.node), &state, at.decision, Some(subcube));
@@ -213,14 +209,6 @@ impl Algorithm for Hypercube<'_> {
 
     fn decision_limit(&self, _round: u32) -> usize {
         self.rounds.share_limit()
-    }
-
-    fn most_runs(&self) -> usize {
-        1
-    }
-
-    fn is_recomputable(&self) -> bool {
-        false
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {

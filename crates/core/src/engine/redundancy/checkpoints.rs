@@ -26,7 +26,7 @@ use crate::vcube::{Node, NodeSet};
 use crate::wire::Reader;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::checksum::Checksum;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, listed};
 
 /// The states of a program have no digests, so that no rank is accused.
 static NONE_ACCUSED: BTreeMap<Rank, u32> = BTreeMap::new();
@@ -562,7 +562,6 @@ fn report(
         home.filter(had_node).or_else(|| held_with.executor(node))
     });
     *lost = RankSet::from_ranks(ranks, homes);
-    let names: Vec<String> = gone.iter().map(|node| node.to_string()).collect();
-    let text = format!("the state of node {} is lost", names.join(", "));
+    let text = format!("the state of node {} is lost", listed(gone.iter()));
     Err(Error::new(Status::DataLost, text))
 }

@@ -27,7 +27,7 @@ use crate::store::VersionId;
 use crate::store::parity::Covered;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, listed};
 
 impl Job<'_, '_> {
     /// Loads round 0: every input is copied to its holders.
@@ -196,19 +196,14 @@ impl Job<'_, '_> {
         let pieces: Vec<_> = deliveries.by_ref().take(plan.pieces.len()).collect();
         self.assemble(&plan, pieces, &mut result);
         for ((node, from), delivery) in plan.moves.iter().zip(deliveries.by_ref()) {
-            match delivery {
-                Delivery::Got(block) => {
-                    if self.progress.membership.is_none() {
-                        let held = self.redundancy.store.hold(*node, &block);
-                        result.check(held);
-                        self.redundancy.held.insert(*from);
-                    }
-                    result.blocks.insert(*node, block);
-                    result.restored.push((*node, Some(*from)));
-                }
-                Delivery::Nothing => result.complete = false,
-                Delivery::NotMine => {}
+            if let Delivery::Got(block) = &delivery
+                && self.progress.membership.is_none()
+            {
+                let held = self.redundancy.store.hold(*node, block);
+                result.check(held);
+                self.redundancy.held.insert(*from);
             }
+            result.moved_from(*node, *from, delivery);
         }
         for ((origin, ..), delivery) in plan.copies.iter().zip(deliveries) {
             self.hold(*origin, delivery, &mut result);
@@ -486,12 +481,6 @@ impl Job<'_, '_> {
 }
 
 fn lost(ranks: &[Rank]) -> Error {
-    let names: Vec<String> = ranks.iter().map(ToString::to_string).collect();
-    Error::new(
-        Status::DataLost,
-        format!(
-            "no surviving rank has the input of rank {}",
-            names.join(", ")
-        ),
-    )
+    let text = format!("no surviving rank has the input of rank {}", listed(ranks));
+    Error::new(Status::DataLost, text)
 }

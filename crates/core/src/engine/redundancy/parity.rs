@@ -391,14 +391,7 @@ impl Job<'_, '_> {
             return Ok(result.interrupted());
         };
         for ((node, from), delivery) in moved.into_iter().zip(deliveries) {
-            match delivery {
-                Delivery::Got(block) => {
-                    result.blocks.insert(node, block);
-                    result.restored.push((node, Some(from)));
-                }
-                Delivery::Nothing => result.complete = false,
-                Delivery::NotMine => {}
-            }
+            result.moved_from(node, from, delivery);
         }
         Ok(result)
     }

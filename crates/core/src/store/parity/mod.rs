@@ -252,12 +252,6 @@ impl Store for Parity {
         self.encodings.clear();
     }
 
-    fn leave(&mut self) {
-        self.clear();
-    }
-
-    fn sweep(&mut self) {}
-
     fn detach(&mut self, _removes: bool) -> Box<dyn Store> {
         Box::new(std::mem::replace(self, Parity::new(self.shape)))
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::TreeOp;
 use crate::block::Block;
-use crate::engine::{Gathered, HeldInputs, JobParts, LoadOnly, Source, run_job};
+use crate::engine::{HeldInputs, JobParts, LoadOnly, Source, run_job};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
@@ -49,15 +49,10 @@ impl TreeOp<'_, '_> {
     /// Protects the contributions of all ranks but the `absent` ones, which contribute nothing. Returns
     /// `Status::DataLost` if a rank fails before its contribution has left it. Collective.
     pub(super) fn protect(&mut self, mine: Slice, absent: RankSet) -> Result<Contributions> {
+        let mut source = GivenOnce;
         let parts = JobParts {
-            store: self.store,
-            source: &mut GivenOnce,
-            input: mine.clone(),
-            absent,
-            checks: None,
-            held: None,
             retains: true,
-            gathered: Gathered::default(),
+            ..JobParts::new(self.store, &mut source, mine.clone(), absent)
         };
         let loaded = run_job(self.engine, &LoadOnly, parts, self.lost)?;
         let released = || Error::internal("the contributions were released");
@@ -74,15 +69,14 @@ impl TreeOp<'_, '_> {
         if mutant(Mutant::ContributionsNotMoved) {
             return Ok(());
         }
+        let mut source = GivenOnce;
+        let (mine, none) = (
+            contributions.mine.clone(),
+            RankSet::new(self.engine.members.ranks()),
+        );
         let parts = JobParts {
-            store: self.store,
-            source: &mut GivenOnce,
-            input: contributions.mine.clone(),
-            absent: RankSet::new(self.engine.members.ranks()),
-            checks: None,
             held: Some(&mut contributions.held),
-            retains: false,
-            gathered: Gathered::default(),
+            ..JobParts::new(self.store, &mut source, mine, none)
         };
         contributions.blocks = run_job(self.engine, &LoadOnly, parts, self.lost)?.blocks;
         Ok(())
