@@ -168,15 +168,10 @@ impl RunIndex {
             Cut::AllLower => return Ok(Some(self.records)),
             Cut::At(point) => point,
         };
-        let borrowed = CutPoint {
-            record: &point.record[..],
-            origin: point.origin,
-            position: point.position,
-        };
         let (mut low, mut high) = (0, self.sums.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.point(middle).compare(&borrowed, kernel) {
+            match self.point(middle).compare(point, kernel) {
                 Ordering::Less => low = middle + 1,
                 _ => high = middle,
             }
@@ -329,12 +324,7 @@ pub fn farthest_cut(runs: &[(&RunIndex, u64)], most: u64, kernel: &dyn Kernel) -
         let block = next[index];
         load += run.start(block + 1) - run.start(block);
         if load > most {
-            let point = run.point(block);
-            return Some(Cut::At(CutPoint {
-                record: point.record.to_vec(),
-                origin: point.origin,
-                position: point.position,
-            }));
+            return Some(Cut::At(run.point(block).to_owned()));
         }
         next[index] += 1;
     }

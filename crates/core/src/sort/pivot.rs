@@ -85,7 +85,11 @@ pub fn undecodable() -> Error {
 }
 
 impl<R: AsRef<[u8]>> CutPoint<R> {
-    pub(crate) fn compare(&self, other: &CutPoint<R>, kernel: &dyn Kernel) -> Ordering {
+    pub(crate) fn compare<S: AsRef<[u8]>>(
+        &self,
+        other: &CutPoint<S>,
+        kernel: &dyn Kernel,
+    ) -> Ordering {
         kernel
             .compare(self.record.as_ref(), other.record.as_ref())
             .then(self.origin.cmp(&other.origin))
@@ -100,7 +104,7 @@ impl<R: AsRef<[u8]>> CutPoint<R> {
     }
 
     /// Copies the record.
-    pub(super) fn to_owned(&self) -> CutPoint {
+    pub(crate) fn to_owned(&self) -> CutPoint {
         CutPoint {
             record: self.record.as_ref().to_vec(),
             origin: self.origin,

@@ -25,6 +25,7 @@ use std::ops::Range;
 use crate::tree::faults::Faults;
 use crate::tree::shape::Tree;
 use crate::vcube::{Node, NodeSet};
+use ftsort_kernels::error::listed;
 
 /// One of several equal parts of a node's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,12 +109,8 @@ pub struct CutOff {
 
 impl fmt::Display for CutOff {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "no path to node {} from ", self.sink)?;
-        for (index, node) in self.nodes.iter().enumerate() {
-            let before = if index == 0 { "" } else { ", " };
-            write!(out, "{before}{node}")?;
-        }
-        Ok(())
+        let nodes = listed(&self.nodes);
+        write!(out, "no path to node {} from {nodes}", self.sink)
     }
 }
 

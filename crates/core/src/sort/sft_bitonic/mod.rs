@@ -23,8 +23,6 @@
 //! Memory and messages grow to twice the records of all nodes. Must never: state an accusation as certain;
 //! accuse a node if no data was changed.
 
-use std::cmp::Ordering;
-
 use super::bitonic::{Bitonic, Shape};
 use super::merging::merged;
 use crate::block::{Block, Run};
@@ -35,7 +33,7 @@ use crate::verify::mask::{Mask, SftRound, rounds};
 use crate::verify::peer_view::{
     ConsistencyRule, PeerView, Predicates, ReportKind, SftChecks, ViewReport,
 };
-use crate::verify::predicates::KeyOrder;
+use crate::verify::predicates::{KeyOrder, is_sorted};
 use crate::verify::sequence::Sequence;
 use crate::verify::violation::{Predicate, PredicateViolation};
 use ftsort_kernels::buffer::Slice;
@@ -106,9 +104,10 @@ impl<'a> SftBitonic<'a> {
             .filter(|run| run.start < CURRENT)
             .cloned()
             .collect();
-        let size = self.sort.kernel.record_bytes();
-        let whole =
-            |run: &Run| run.data.len().is_multiple_of(size) && self.is_sorted_data(&run.data);
+        let kernel = self.sort.kernel;
+        let whole = |run: &Run| {
+            run.data.len().is_multiple_of(kernel.record_bytes()) && is_sorted(&run.data, kernel)
+        };
         if !own.iter().all(whole) {
             return Err(accusation_of(by, round, Predicate::Progress, node));
         }
@@ -138,20 +137,6 @@ impl<'a> SftBitonic<'a> {
             own,
             current,
             previous,
-        })
-    }
-
-    /// Whether the records are sorted. Compares record by record, because a message is not aligned.
-    fn is_sorted_data(&self, data: &[u8]) -> bool {
-        let kernel = self.sort.kernel;
-        let mut records = data.chunks_exact(kernel.record_bytes());
-        let Some(mut last) = records.next() else {
-            return true;
-        };
-        records.all(|next| {
-            let is_sorted_data = kernel.compare(last, next) != Ordering::Greater;
-            last = next;
-            is_sorted_data
         })
     }
 

@@ -18,7 +18,7 @@ use crate::tree::plan::{CutOff, MessagePurpose, Remedy, TreePlan};
 use crate::tree::schedule::{LinkModel, Ports, StageStart, TreeSchedule};
 use crate::tree::shape::Tree;
 use crate::vcube::{Node, NodeSet};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, listed};
 
 /// Options of a tree operation; the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -272,7 +272,6 @@ fn cut_off_error(cut_off: &CutOff, members: &Members, request: &TreeRequest) -> 
     let mut ranks: Vec<Rank> = ranks.collect();
     ranks.sort_unstable();
     ranks.dedup();
-    let names: Vec<String> = ranks.iter().map(|rank| rank.to_string()).collect();
     let status = if request.detected {
         Status::State
     } else {
@@ -281,7 +280,7 @@ fn cut_off_error(cut_off: &CutOff, members: &Members, request: &TreeRequest) -> 
     let text = format!(
         "the faulty links leave no path to rank {} from rank {}",
         members.executor(cut_off.sink),
-        names.join(", ")
+        listed(ranks)
     );
     Error::new(status, text)
 }

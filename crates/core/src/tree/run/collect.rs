@@ -19,7 +19,7 @@ use crate::tree::fold::Concatenate;
 use crate::vcube::{Node, NodeSet};
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, listed};
 
 /// The part of a result that a rank holds.
 #[derive(Clone, Debug)]
@@ -258,12 +258,11 @@ impl Collect<'_, '_> {
     }
 
     fn loss(&mut self, ranks: Vec<Rank>) -> Error {
-        let names: Vec<String> = ranks.iter().map(|rank| rank.to_string()).collect();
-        *self.lost = RankSet::from_ranks(self.engine.members.ranks(), ranks);
         let text = format!(
             "rank {} failed, and its part of the result is lost",
-            names.join(", ")
+            listed(&ranks)
         );
+        *self.lost = RankSet::from_ranks(self.engine.members.ranks(), ranks);
         Error::new(Status::DataLost, text)
     }
 }
