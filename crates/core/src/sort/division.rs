@@ -56,7 +56,7 @@ impl<R: AsRef<[u8]>> Cut<R> {
     }
 
     /// Returns the number of records of a run that belong to the lower part.
-    fn records_below(&self, run: &Run, kernel: &dyn Kernel) -> usize {
+    pub(crate) fn records_below(&self, run: &Run, kernel: &dyn Kernel) -> usize {
         match self {
             Cut::AllUpper => 0,
             Cut::AllLower => run.data.len() / kernel.record_bytes(),

@@ -334,38 +334,30 @@ impl Job<'_, '_> {
     fn transfers(&mut self, plan: &Plan, result: &mut RoundResult) -> Vec<Transfer> {
         let me = self.engine.members.me();
         let mut transfers = Vec::new();
-        for (node, origin, from) in &plan.pieces {
-            let able = *from == me && result.error.is_none();
-            let piece = able.then(|| self.piece(*origin, *node));
-            transfers.push(Transfer {
-                from: *from,
-                to: self.engine.members.executor(*node),
-                block: piece
-                    .and_then(|piece| result.check(piece))
-                    .map(|piece| self.engine.sealed(piece)),
-            });
+        for &(node, origin, from) in &plan.pieces {
+            let able = from == me && result.error.is_none();
+            let piece = able.then(|| self.piece(origin, node));
+            let piece = piece.and_then(|piece| result.check(piece));
+            let block = piece.map(|piece| self.engine.sealed(piece));
+            let to = self.engine.members.executor(node);
+            transfers.push(Transfer { from, to, block });
         }
-        for (node, from) in &plan.moves {
+        for &(node, from) in &plan.moves {
             let is_input = self.progress.membership.is_none();
             let moved = || {
-                let passed = is_input.then(|| self.own_as_passed(*node)).flatten();
-                passed.or_else(|| self.progress.blocks.get(node).cloned())
+                let passed = is_input.then(|| self.own_as_passed(node)).flatten();
+                passed.or_else(|| self.progress.blocks.get(&node).cloned())
             };
-            let block = (*from == me).then(moved).flatten();
-            transfers.push(Transfer {
-                from: *from,
-                to: self.engine.members.executor(*node),
-                block: block.map(|block| self.engine.sealed(block)),
-            });
+            let block = (from == me).then(moved).flatten();
+            let block = block.map(|block| self.engine.sealed(block));
+            let to = self.engine.members.executor(node);
+            transfers.push(Transfer { from, to, block });
         }
-        for (origin, from, to) in &plan.copies {
-            let able = *from == me && result.error.is_none();
-            let input = able.then(|| self.input_to_copy(*origin));
-            transfers.push(Transfer {
-                from: *from,
-                to: *to,
-                block: input.and_then(|input| result.check(input)),
-            });
+        for &(origin, from, to) in &plan.copies {
+            let able = from == me && result.error.is_none();
+            let input = able.then(|| self.input_to_copy(origin));
+            let block = input.and_then(|input| result.check(input));
+            transfers.push(Transfer { from, to, block });
         }
         transfers
     }

@@ -209,19 +209,15 @@ pub fn repair_inputs(
             return Ok(own);
         }
         let mut transfers = Vec::new();
-        for to in &changed {
+        for &to in &changed {
             let others = holders.iter();
-            let others = others.filter(|(rank, held)| rank != to && held.contains(*to));
+            let others = others.filter(|(rank, held)| *rank != to && held.contains(to));
             let others: Vec<Rank> = others.map(|(rank, _)| *rank).collect();
-            let from = nearest(*to, &others);
-            if !others.is_empty() && (*to == me || from == me) {
+            let from = nearest(to, &others);
+            if !others.is_empty() && (to == me || from == me) {
                 let copy = inputs.store.get(VersionId::INPUT, to.home());
                 let block = copy.ok().flatten().filter(|_| from == me);
-                transfers.push(Transfer {
-                    from,
-                    to: *to,
-                    block,
-                });
+                transfers.push(Transfer { from, to, block });
             }
         }
         let mut error = None;

@@ -431,18 +431,14 @@ impl Versions<'_, '_> {
                 result.check(put);
             }
         }
-        let transfers = moves.iter().map(|(node, from, to)| {
-            let own = self.blocks.get(node).cloned();
-            let block = if *from == me {
-                own.or_else(|| result.check(self.store.get(self.version_id, *node))?)
+        let transfers = moves.iter().map(|&(node, from, to)| {
+            let own = self.blocks.get(&node).cloned();
+            let block = if from == me {
+                own.or_else(|| result.check(self.store.get(self.version_id, node))?)
             } else {
                 None
             };
-            Transfer {
-                from: *from,
-                to: *to,
-                block,
-            }
+            Transfer { from, to, block }
         });
         let transfers = transfers.collect();
         let moved = self

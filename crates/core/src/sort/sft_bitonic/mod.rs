@@ -166,8 +166,11 @@ fn block_of(own: Block, view: &PeerView<Slice>) -> Block {
             .filter_map(|node| Some(Run::new(Rank(node.0), kind, sequence.block(node)?.clone())))
             .collect()
     };
-    let current = runs(CURRENT, view.current());
-    let previous = view.previous().map(|previous| runs(PREVIOUS, previous));
+    let current = runs(CURRENT, &view.current);
+    let previous = view
+        .previous
+        .as_ref()
+        .map(|previous| runs(PREVIOUS, previous));
     let current = Block::of_sorted(current);
     let previous = Block::of_sorted(previous.unwrap_or_default());
     Block {
@@ -261,7 +264,11 @@ impl Algorithm for SftBitonic<'_> {
             // The own records are not compared with a report after this round.
             self.verify_own(round, at.node, at.node, &mine)?;
         }
-        let mut view = PeerView::from_sequences(at.node, mine.current, mine.previous);
+        let mut view = PeerView {
+            node: at.node,
+            current: mine.current,
+            previous: mine.previous,
+        };
         let report = ViewReport {
             current: theirs.current,
             previous: theirs.previous.filter(|_| round.is_within()),

@@ -84,12 +84,10 @@ fn test_all(engine: &mut Engine<'_>) -> Result<Option<Times>> {
 /// Exchanges an empty message with a rank. False: a rank failed.
 fn exchange(engine: &mut Engine<'_>, other: Rank) -> Result<bool> {
     let me = engine.members.me();
-    let message = |from, to| ControlMessage {
-        from,
-        to,
-        payload: (from == me).then(Slice::default),
-    };
-    let messages = vec![message(me, other), message(other, me)];
+    let messages = vec![
+        ControlMessage::new(me, other, Some(Slice::default())),
+        ControlMessage::new(other, me, None),
+    ];
     Ok(engine.deliver(messages, 0)?.is_some())
 }
 
