@@ -18,7 +18,7 @@ use crate::tree::plan::{CutOff, MessagePurpose, Remedy, TreePlan};
 use crate::tree::schedule::{LinkModel, Ports, StageStart, TreeSchedule};
 use crate::tree::shape::Tree;
 use crate::vcube::{Node, NodeSet};
-use ftsort_kernels::error::{Error, Result, Status, listed};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// Options of a tree operation; the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -269,18 +269,15 @@ fn best_sink(faults: &Faults, members: &Members) -> Node {
 
 fn cut_off_error(cut_off: &CutOff, members: &Members, request: &TreeRequest) -> Error {
     let ranks = cut_off.nodes.iter().map(|node| members.executor(*node));
-    let mut ranks: Vec<Rank> = ranks.collect();
-    ranks.sort_unstable();
-    ranks.dedup();
+    let ranks = RankSet::from_ranks(members.ranks(), ranks);
     let status = if request.detected {
         Status::State
     } else {
         Status::Argument
     };
     let text = format!(
-        "the faulty links leave no path to rank {} from rank {}",
-        members.executor(cut_off.sink),
-        listed(ranks)
+        "the faulty links leave no path to rank {} from rank {ranks}",
+        members.executor(cut_off.sink)
     );
     Error::new(status, text)
 }

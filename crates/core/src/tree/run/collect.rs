@@ -19,7 +19,7 @@ use crate::tree::fold::Concatenate;
 use crate::vcube::{Node, NodeSet};
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status, listed};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// The part of a result that a rank holds.
 #[derive(Clone, Debug)]
@@ -258,11 +258,11 @@ impl Collect<'_, '_> {
     }
 
     fn loss(&mut self, ranks: Vec<Rank>) -> Error {
+        *self.lost = RankSet::from_ranks(self.engine.members.ranks(), ranks);
         let text = format!(
             "rank {} failed, and its part of the result is lost",
-            listed(&ranks)
+            self.lost
         );
-        *self.lost = RankSet::from_ranks(self.engine.members.ranks(), ranks);
         Error::new(Status::DataLost, text)
     }
 }
