@@ -6,9 +6,10 @@
 //! ranks copies nothing locally.
 
 use crate::members::Rank;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use crate::wire::{Reader, Writer};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::{Digest, DigestKey};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// Consecutive records of one rank's sorted input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,17 @@ pub struct Run {
     pub start: u64,
     /// The records.
     pub data: Slice,
+}
+
+impl Run {
+    /// The records of an input from a position on.
+    pub fn new(origin: Rank, start: u64, data: Slice) -> Run {
+        Run {
+            origin,
+            start,
+            data,
+        }
+    }
 }
 
 /// The records of a node. Runs are in ascending order of origin and start, and none is empty.
@@ -50,11 +62,7 @@ impl Block {
     /// The input of one rank, as it was loaded.
     pub fn input(origin: Rank, data: Slice) -> Block {
         Block {
-            runs: non_empty(vec![Run {
-                origin,
-                start: 0,
-                data,
-            }]),
+            runs: non_empty(vec![Run::new(origin, 0, data)]),
             sorted: false,
             digest: None,
         }
@@ -73,8 +81,15 @@ impl Block {
     pub fn of_sorted(runs: Vec<Run>) -> Block {
         Block {
             runs: non_empty(runs),
-            sorted: true,
-            digest: None,
+            ..Block::empty()
+        }
+    }
+
+    /// A block of one sorted run, which may be empty.
+    pub fn of_run(run: Run) -> Block {
+        Block {
+            runs: vec![run],
+            ..Block::empty()
         }
     }
 
@@ -140,11 +155,7 @@ impl Block {
             .runs
             .iter()
             .zip(parts)
-            .map(|(&(origin, start, _), data)| Run {
-                origin,
-                start,
-                data,
-            })
+            .map(|(&(origin, start, _), data)| Run::new(origin, start, data))
             .collect();
         Block {
             runs: non_empty(runs),
@@ -169,56 +180,44 @@ impl Header {
     /// (u32), the digest or as many zeroes, then per run its origin (u32), its start (u64) and its size in
     /// bytes (u64).
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(FIXED + self.runs.len() * PER_RUN);
-        out.extend((self.runs.len() as u32).to_le_bytes());
+        let mut out = Writer::with_capacity(Header::limit(self.runs.len()));
         let flags = u32::from(self.sorted) | u32::from(self.digest.is_some()) << 1;
-        out.extend(flags.to_le_bytes());
-        out.extend(self.digest.map_or([0; Digest::BYTES], Digest::encode));
+        out.u32(self.runs.len() as u32).u32(flags);
+        out.bytes(&self.digest.map_or([0; Digest::BYTES], Digest::encode));
         for (origin, start, bytes) in &self.runs {
-            out.extend(origin.0.to_le_bytes());
-            out.extend(start.to_le_bytes());
-            out.extend((*bytes as u64).to_le_bytes());
+            out.u32(origin.0).u64(*start).u64(*bytes as u64);
         }
-        out
+        out.finish()
     }
 
     /// Decodes a header that [`Header::encode`] made; None if the bytes are no header.
     pub fn decode(bytes: &[u8]) -> Option<Header> {
-        let (header, rest) = Header::split(bytes)?;
-        rest.is_empty().then_some(header)
+        let mut fields = Reader::new(bytes);
+        let header = Header::read(&mut fields)?;
+        fields.end(header)
     }
 
-    /// Returns the header at the beginning of the bytes, and the rest; None if there is none.
-    fn split(bytes: &[u8]) -> Option<(Header, &[u8])> {
-        let (fixed, rest) = bytes.split_at_checked(FIXED)?;
-        let (count, flags) = fixed.split_at(4);
-        let (flags, digest) = flags.split_at(4);
-        let count = u32::from_le_bytes(count.try_into().ok()?) as usize;
-        let flags = u32::from_le_bytes(flags.try_into().ok()?);
+    /// Takes the header at the beginning of the bytes; None if there is none.
+    fn read(fields: &mut Reader<'_>) -> Option<Header> {
+        let (count, flags) = (fields.u32()? as usize, fields.u32()?);
+        let digest = fields.bytes(Digest::BYTES)?;
         let digest = match flags >> 1 & 1 {
             0 => None,
             _ => Some(Digest::decode(digest)?),
         };
-        let (runs, rest) = rest.split_at_checked(count.checked_mul(PER_RUN)?)?;
-        let runs = runs
-            .chunks_exact(PER_RUN)
-            .map(|run| {
-                let origin = u32::from_le_bytes(run[0..4].try_into().ok()?);
-                let start = u64::from_le_bytes(run[4..12].try_into().ok()?);
-                let bytes = u64::from_le_bytes(run[12..20].try_into().ok()?);
-                Some((Rank(origin), start, usize::try_from(bytes).ok()?))
-            })
-            .collect::<Option<Vec<_>>>()?;
+        let runs = fields.repeat(count, |fields| {
+            let (origin, start) = (Rank(fields.u32()?), fields.u64()?);
+            Some((origin, start, usize::try_from(fields.u64()?).ok()?))
+        })?;
         // The sizes may be any numbers, and sums of them must not overflow.
         let mut sizes = runs.iter().map(|(_, _, bytes)| *bytes);
         sizes.try_fold(0, usize::checked_add)?;
         let sorted = flags & 1 == 1;
-        let header = Header {
+        Some(Header {
             sorted,
             digest,
             runs,
-        };
-        Some((header, rest))
+        })
     }
 
     /// The size of all runs in bytes.
@@ -227,15 +226,12 @@ impl Header {
         sizes.sum()
     }
 
-    /// Returns the header as a message.
-    pub fn to_slice(&self) -> Result<Slice> {
-        Ok(Buffer::copy_of(&self.encode())?.into())
-    }
-
     /// Returns the header of a message that a rank of this group sent, and the rest.
     pub fn from_message(bytes: &[u8]) -> Result<(Header, &[u8])> {
-        Header::split(bytes)
-            .ok_or_else(|| Error::new(Status::Internal, "a block's header does not decode"))
+        let mut fields = Reader::new(bytes);
+        let header = Header::read(&mut fields);
+        let header = header.ok_or_else(|| Error::internal("a block's header does not decode"))?;
+        Ok((header, fields.rest()))
     }
 }
 
@@ -288,20 +284,11 @@ mod tests {
 
     #[test]
     fn unites_runs_in_order_of_origin_without_empty_runs() {
-        let run = |origin, bytes: &[u8]| Run {
-            origin: Rank(origin),
-            start: 0,
-            data: Buffer::copy_of(bytes).unwrap().into(),
-        };
-        let low = Block {
-            runs: vec![run(0, &[1]), run(2, &[2, 3])],
-            sorted: true,
-            digest: None,
-        };
+        let run = |origin, bytes: &[u8]| Run::new(Rank(origin), 0, Slice::copy_of(bytes).unwrap());
+        let low = Block::of_sorted(vec![run(0, &[1]), run(2, &[2, 3])]);
         let high = Block {
             runs: vec![run(1, &[4]), run(3, &[])],
-            sorted: true,
-            digest: None,
+            ..Block::empty()
         };
         let both = Block::unite([low, high]);
         let origins: Vec<u32> = both.runs.iter().map(|run| run.origin.0).collect();

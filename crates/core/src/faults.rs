@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::members::Rank;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::random::SplitMix;
 
 /// A point in a round at which a rank can crash.
@@ -178,10 +178,9 @@ impl Plan {
             .filter(|word| !word.is_empty())
         {
             plan.read_word(word).ok_or_else(|| {
-                Error::new(
-                    Status::Argument,
-                    format!("faults (config.faults or FTSORT_FAULTS): {word:?} is not understood"),
-                )
+                Error::argument(format!(
+                    "faults (config.faults or FTSORT_FAULTS): {word:?} is not understood"
+                ))
             })?;
         }
         Ok(plan)
@@ -256,6 +255,16 @@ impl Plan {
     }
 }
 
+fn named<T: Copy>(name: &str, all: &[(T, &str)]) -> Option<T> {
+    let found = all.iter().find(|(_, other)| *other == name);
+    found.map(|(value, _)| *value)
+}
+
+fn name_of<T: PartialEq>(value: &T, all: &[(T, &'static str)]) -> &'static str {
+    let found = all.iter().find(|(other, _)| other == value);
+    found.map_or("", |(_, name)| name)
+}
+
 fn read_spoil(rank: Rank, link: Option<Rank>, text: &str) -> Option<Corruption> {
     let (round, target) = text.split_once('.')?;
     let (always, name) = match target.strip_suffix('*') {
@@ -267,8 +276,7 @@ fn read_spoil(rank: Rank, link: Option<Rank>, text: &str) -> Option<Corruption> 
         None => (name, None),
     };
     let (name, change) = name.split_once('.').unwrap_or((name, "flip"));
-    let (target, _) = Target::ALL.into_iter().find(|(_, other)| *other == name)?;
-    let (change, _) = (Change::ALL.into_iter()).find(|(_, other)| *other == change)?;
+    let (target, change) = (named(name, &Target::ALL)?, named(change, &Change::ALL)?);
     let is_link = link.is_none_or(|other| other != rank && target == Target::Message);
     is_link.then_some(Corruption {
         rank,
@@ -286,8 +294,7 @@ fn read_when(text: &str) -> Option<When> {
         return Some(When::After(milliseconds(text)?));
     }
     let (round, point) = text.split_once('.').unwrap_or((text, "begin"));
-    let (point, _) = Point::ALL.into_iter().find(|(_, name)| *name == point)?;
-    Some(When::At(round.parse().ok()?, point))
+    Some(When::At(round.parse().ok()?, named(point, &Point::ALL)?))
 }
 
 /// Parses whole microseconds up to about thirty years, which can be printed and parsed again without loss.
@@ -340,52 +347,29 @@ impl Schedule {
 impl fmt::Display for Schedule {
     /// Prints the words that [`Plan::parse`] reads.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (rank, when)) in self.deaths.iter().enumerate() {
-            let space = if index == 0 { "" } else { " " };
-            match when {
-                When::At(round, point) => {
-                    let name = Point::ALL.iter().find(|(other, _)| other == point);
-                    let name = name.map_or("begin", |(_, name)| name);
-                    write!(out, "{space}{rank}@{round}.{name}")?;
-                }
-                When::After(time) => {
-                    write!(out, "{space}{rank}@{}ms", time.as_micros() as f64 / 1e3)?;
-                }
-            }
-        }
-        for (index, corrupt) in self.spoils.iter().enumerate() {
-            let space = if index == 0 && self.deaths.is_empty() {
-                ""
-            } else {
-                " "
-            };
-            let name = Target::ALL
-                .iter()
-                .find(|(other, _)| *other == corrupt.target);
-            let name = name.map_or("block", |(_, name)| name);
-            let change = Change::ALL
-                .iter()
-                .find(|(other, _)| *other == corrupt.change);
-            let change = change.map_or("flip", |(_, change)| change);
+        let deaths = self.deaths.iter().map(|(rank, when)| match when {
+            When::At(round, point) => format!("{rank}@{round}.{}", name_of(point, &Point::ALL)),
+            When::After(time) => format!("{rank}@{}ms", time.as_micros() as f64 / 1e3),
+        });
+        let spoils = self.spoils.iter().map(|corrupt| {
             let (rank, round) = (corrupt.rank, corrupt.round);
-            let link = corrupt
-                .link
-                .map_or(String::new(), |other| format!("-{other}"));
-            write!(out, "{space}{rank}{link}~{round}.{name}.{change}")?;
-            if let Some(place) = corrupt.place {
-                write!(out, "/{place}")?;
-            }
-            if corrupt.always {
-                write!(out, "*")?;
-            }
-        }
-        Ok(())
+            let target = name_of(&corrupt.target, &Target::ALL);
+            let change = name_of(&corrupt.change, &Change::ALL);
+            let link = corrupt.link.map(|other| format!("-{other}"));
+            let place = corrupt.place.map(|place| format!("/{place}"));
+            let (link, place) = (link.unwrap_or_default(), place.unwrap_or_default());
+            let always = if corrupt.always { "*" } else { "" };
+            format!("{rank}{link}~{round}.{target}.{change}{place}{always}")
+        });
+        let words: Vec<String> = deaths.chain(spoils).collect();
+        out.write_str(&words.join(" "))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::error::Status;
     use proptest::prelude::*;
 
     #[test]

@@ -32,6 +32,13 @@ impl NodeSet {
         NodeSet(Bits::all(len))
     }
 
+    /// The set of these nodes of a cube of `len` nodes.
+    pub fn from_nodes(len: usize, nodes: impl IntoIterator<Item = Node>) -> NodeSet {
+        let mut set = NodeSet::new(len);
+        nodes.into_iter().for_each(|node| set.insert(node));
+        set
+    }
+
     /// Removes the nodes below `end` with a number that is in `numbers`.
     pub(crate) fn remove_below(&mut self, numbers: &Bits, end: usize) {
         self.0.remove_below(numbers, end);
@@ -170,9 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn set(cube: &VCube, nodes: impl IntoIterator<Item = u32>) -> NodeSet {
-        let mut set = NodeSet::new(cube.len());
-        nodes.into_iter().for_each(|node| set.insert(Node(node)));
-        set
+        NodeSet::from_nodes(cube.len(), nodes.into_iter().map(Node))
     }
 
     fn numbers(nodes: impl Iterator<Item = Node>) -> Vec<u32> {

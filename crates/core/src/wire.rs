@@ -72,12 +72,6 @@ impl Writer {
         self
     }
 
-    /// Appends zeroes until `length` bytes are written; nothing if there are as many already.
-    pub fn pad_to(&mut self, length: usize) -> &mut Writer {
-        self.bytes.resize(length.max(self.bytes.len()), 0);
-        self
-    }
-
     /// Returns the number of bytes written.
     pub fn len(&self) -> usize {
         self.bytes.len()
@@ -280,7 +274,7 @@ mod tests {
             prop_assert_eq!(reader.repeat(count + 1, Reader::u32), None);
             let all = Reader::new(&bytes).repeat_to_end(Reader::u32);
             prop_assert_eq!(all.and_then(|all| Reader::new(&[]).end(all)), Some(numbers));
-            let torn = writer.bytes(&bytes).pad_to(bytes.len() + extra).finish();
+            let torn = writer.bytes(&bytes).bytes(&[0; 4][..extra]).finish();
             prop_assert_eq!(Reader::new(&torn).repeat_to_end(Reader::u32), None);
         }
 

@@ -277,6 +277,14 @@ impl Slice {
         })
     }
 
+    /// Returns a view of a copy of `bytes`.
+    ///
+    /// # Errors
+    /// As for [`Buffer::zeroed`].
+    pub fn copy_of(bytes: &[u8]) -> Result<Slice> {
+        Ok(Buffer::copy_of(bytes)?.into())
+    }
+
     /// Returns whether it shows bytes that the caller owns.
     pub fn is_borrowed(&self) -> bool {
         matches!(self.buffer.storage, Storage::Borrowed(_))

@@ -178,6 +178,16 @@ impl Error {
         }
     }
 
+    /// Returns an error for a defect in ftsort.
+    pub fn internal(text: impl Into<String>) -> Error {
+        Error::new(Status::Internal, text)
+    }
+
+    /// Returns an error for an argument; the text names it and its value.
+    pub fn argument(text: impl Into<String>) -> Error {
+        Error::new(Status::Argument, text)
+    }
+
     /// Returns an error for corrupted data.
     pub fn corrupt(finding: Finding, text: impl Into<String>) -> Error {
         Error {
@@ -194,6 +204,12 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Returns the ranks or nodes of an error text, separated by commas.
+pub fn listed<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    let items = items.into_iter().map(|item| item.to_string());
+    items.collect::<Vec<String>>().join(", ")
+}
 
 /// The result of a function of ftsort that can fail.
 pub type Result<T> = std::result::Result<T, Error>;

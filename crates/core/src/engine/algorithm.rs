@@ -8,7 +8,7 @@ use crate::members::Members;
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::{Node, NodeSet, first_of};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status, caught_as};
+use ftsort_kernels::error::{Error, Result, caught_as};
 
 /// The pairs of nodes between which a round moves records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,8 +230,11 @@ pub trait Algorithm {
     /// The communication of a round.
     fn step(&self, round: u32) -> Step;
 
-    /// Brings a node's input into the form that the first round needs. Its digest does not change.
-    fn prepare(&self, block: Block) -> Result<Block>;
+    /// Brings a node's input into the form that the first round needs: its own, unless the algorithm says otherwise.
+    /// Its digest does not change.
+    fn prepare(&self, block: Block) -> Result<Block> {
+        Ok(block)
+    }
 
     /// As [`Algorithm::prepare`], for inputs that arrive one after the other: where there are threads, one
     /// input is prepared while the caller's thread fetches the next.
@@ -318,8 +321,9 @@ pub trait Algorithm {
         _inputs: &[&Block],
         _nodes: &[Node],
     ) -> Result<MadeAtOnce> {
-        let text = "the algorithm cannot do without its rounds";
-        Err(Error::new(Status::Internal, text))
+        Err(Error::internal(
+            "the algorithm cannot do without its rounds",
+        ))
     }
 
     /// Returns the number of records of the result, if a decision of the last round states it; the caller

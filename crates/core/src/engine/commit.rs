@@ -90,21 +90,13 @@ pub struct Engine<'a> {
 impl<'a> Engine<'a> {
     /// Makes an engine for one job of a group. The blocks consist of bytes that are not checked.
     pub fn new(context: EngineContext<'a>) -> Engine<'a> {
-        let EngineContext {
-            transport,
-            members,
-            observer,
-            stats,
-            schedule,
-            policy,
-        } = context;
         Engine {
-            transport,
-            members,
-            observer,
-            stats,
-            schedule,
-            policy,
+            transport: context.transport,
+            members: context.members,
+            observer: context.observer,
+            stats: context.stats,
+            schedule: context.schedule,
+            policy: context.policy,
             reconsider: false,
             key: None,
             accusations: Vec::new(),

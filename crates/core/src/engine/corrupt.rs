@@ -159,13 +159,10 @@ fn changed(how: &Corruption, mut block: Block, size: usize) -> Block {
 mod tests {
     use super::*;
     use crate::faults::Plan;
+    use ftsort_kernels::buffer::Slice;
 
     fn run(origin: u32, bytes: &[u8]) -> Run {
-        Run {
-            origin: Rank(origin),
-            start: 0,
-            data: Buffer::copy_of(bytes).unwrap().into(),
-        }
+        Run::new(Rank(origin), 0, Slice::copy_of(bytes).unwrap())
     }
 
     /// Applies an entry to two runs of records of two bytes.

@@ -58,7 +58,7 @@ impl Job<'_, '_> {
             let before = self.progress.log.last().cloned();
             return Ok(Some(
                 // Before the first decision it is empty.
-                before.unwrap_or_else(|| Decisions::of_cube(dimension, Buffer::default().into())),
+                before.unwrap_or_else(|| Decisions::of_cube(dimension, Slice::default())),
             ));
         };
         let Some(decided) = self.decide_for_subcubes(round, scope, result)? else {

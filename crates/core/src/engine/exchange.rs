@@ -30,6 +30,13 @@ pub struct ControlMessage {
     pub payload: Option<Slice>,
 }
 
+impl ControlMessage {
+    /// A message with this payload, or for a rank that only receives it, without one.
+    pub fn new(from: Rank, to: Rank, payload: Option<Slice>) -> ControlMessage {
+        ControlMessage { from, to, payload }
+    }
+}
+
 /// A block on its way from one rank to another.
 pub struct Transfer {
     /// The sender.
@@ -230,11 +237,8 @@ impl Engine<'_> {
         let enclosed = self.enclosed(most_runs);
         let header = |transfer: &Transfer| {
             let header = (transfer.block.as_ref()).map(|block| header_message(block, enclosed));
-            Ok(ControlMessage {
-                from: transfer.from,
-                to: transfer.to,
-                payload: header.map(|header| message_of(&header)).transpose()?,
-            })
+            let payload = header.map(|header| message_of(&header)).transpose()?;
+            Ok(ControlMessage::new(transfer.from, transfer.to, payload))
         };
         let headers = transfers.iter().map(header).collect::<Result<_>>()?;
         let limit = Header::limit(most_runs) + enclosed;
@@ -354,10 +358,7 @@ impl Engine<'_> {
         let (header, rest) = Header::from_message(header_bytes)?;
         if travels_along(header.bytes(), enclosed) {
             if rest.len() != header.bytes() {
-                return Err(Error::new(
-                    Status::Internal,
-                    "a block of few records came without them",
-                ));
+                return Err(Error::internal("a block of few records came without them"));
             }
             // The payload of a header is not aligned for records.
             return match memory::without_limit(|| Buffer::copy_of(rest)) {
@@ -466,7 +467,7 @@ fn length_of_next(message: &[u8]) -> Option<usize> {
 
 fn too_long(bytes: usize, limit: usize) -> Error {
     let text = format!("a control message has {bytes} bytes, which is more than {limit}");
-    Error::new(Status::Internal, text)
+    Error::internal(text)
 }
 
 pub(super) fn opened(message: Slice) -> Delivery<Slice> {

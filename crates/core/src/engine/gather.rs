@@ -27,7 +27,7 @@ use crate::store::VersionId;
 use crate::transport::{Flow, Ticket};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
 
 /// The greatest size in bytes of an input, and of the messages that arrive at the ranks of a processor if all inputs have
@@ -86,8 +86,7 @@ struct Contribution {
 
 impl Contribution {
     fn read(message: Slice) -> Result<Contribution> {
-        let undecodable =
-            || Error::new(Status::Internal, "a message with an input does not decode");
+        let undecodable = || Error::internal("a message with an input does not decode");
         let length = message.len().checked_sub(TRAILER).ok_or_else(undecodable)?;
         let (numbers, _) = message[length..].as_chunks::<8>();
         let [fingerprint, is_whole] = [numbers[0], numbers[1]].map(u64::from_le_bytes);
@@ -189,11 +188,7 @@ impl Engine<'_> {
             // survivors do not learn of the difference.
             let is_copy = is_same || mutant(Mutant::GatheredOfOtherJobUsed);
             if let Some(data) = contribution.input.filter(|_| is_copy) {
-                let run = Run {
-                    origin: owner,
-                    start: 0,
-                    data,
-                };
+                let run = Run::new(owner, 0, data);
                 gathered.inputs.push((owner, Block::of_sorted(vec![run])));
             }
         }
@@ -221,7 +216,7 @@ pub fn finish_gathered(
     gathered: &Gathered,
     lost: &mut RankSet,
 ) -> Result<Option<Finished>> {
-    let mut job = Job::of_parts(engine, algorithm, parts);
+    let mut job = Job::new(engine, algorithm, parts);
     match job.make_at_once(gathered) {
         Ok(false) => Ok(None),
         Ok(true) => job.finish(Ok(()), lost).map(Some),
@@ -253,8 +248,7 @@ impl Job<'_, '_> {
         match (verdict, made) {
             (Verdict::Committed, Some(made)) => self.accept_at_once(made),
             (Verdict::Committed, None) => {
-                let text = "a job without blocks was committed";
-                return Err(Error::new(Status::Internal, text));
+                return Err(Error::internal("a job without blocks was committed"));
             }
             (Verdict::Replay, _) => return Ok(false),
             (Verdict::Failed(status), _) => return Err(agreed_error(status, result.error)),
@@ -273,7 +267,7 @@ impl Job<'_, '_> {
         let (me, dimension) = (members.me(), members.cube().dimension());
         let decisions = made.decisions.iter().map(|decision| {
             // The limit does not apply to decisions, as in rounds.
-            let decision = memory::without_limit(|| Buffer::copy_of(decision))?.into();
+            let decision = memory::without_limit(|| Slice::copy_of(decision))?;
             Ok(Decisions::of_cube(dimension, decision))
         });
         let is_kept = |owner: Rank| {
@@ -287,7 +281,7 @@ impl Job<'_, '_> {
             for run in &mut input.runs {
                 // Its buffer has room for the largest message.
                 if run.data.len() < self.engine.gather_limit() / 2 {
-                    run.data = Buffer::copy_of(&run.data)?.into();
+                    run.data = Slice::copy_of(&run.data)?;
                 }
             }
             Ok((*owner, input))

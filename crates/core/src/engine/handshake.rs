@@ -4,6 +4,7 @@
 use super::commit::{Engine, Verdict, agreed_error};
 use crate::members::Rank;
 use crate::transport::Contact;
+use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
 
@@ -22,24 +23,18 @@ pub struct Handshake {
 
 impl Handshake {
     pub(super) fn encode(self) -> Vec<u8> {
-        [
-            &self.host.to_le_bytes()[..],
-            &self.nonce.to_le_bytes(),
-            &self.processors.to_le_bytes(),
-            &self.contact,
-        ]
-        .concat()
+        let mut out = Writer::new();
+        out.u64(self.host).u64(self.nonce).u64(self.processors);
+        out.bytes(&self.contact).finish()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Handshake> {
-        let (host, rest) = bytes.split_at_checked(8)?;
-        let (nonce, rest) = rest.split_at_checked(8)?;
-        let (processors, contact) = rest.split_at_checked(8)?;
+        let mut fields = Reader::new(bytes);
         Some(Handshake {
-            host: u64::from_le_bytes(host.try_into().ok()?),
-            nonce: u64::from_le_bytes(nonce.try_into().ok()?),
-            processors: u64::from_le_bytes(processors.try_into().ok()?),
-            contact: contact.try_into().ok()?,
+            host: fields.u64()?,
+            nonce: fields.u64()?,
+            processors: fields.u64()?,
+            contact: fields.rest().try_into().ok()?,
         })
     }
 }
@@ -73,13 +68,27 @@ pub fn reported_by_all(
     mine: Vec<u8>,
     error: Option<Error>,
 ) -> Result<Vec<(Rank, Slice)>> {
-    loop {
-        let reports = engine.share(mine.clone(), mine.len())?;
-        let verdict = engine.commit(reports.is_some(), error.as_ref())?;
-        match (verdict, reports) {
-            (Verdict::Committed, Some(reports)) => return Ok(reports),
-            (Verdict::Failed(status), _) => return Err(agreed_error(status, error)),
-            _ => {}
+    let limit = mine.len();
+    engine.share_committed(mine, limit, error)
+}
+
+impl Engine<'_> {
+    /// As [`Engine::share`], again and again until no rank fails in between: the payloads are the same on all survivors.
+    /// `error`: this rank's reason to make the call fail on all of them. Collective.
+    pub fn share_committed(
+        &mut self,
+        mine: Vec<u8>,
+        limit: usize,
+        error: Option<Error>,
+    ) -> Result<Vec<(Rank, Slice)>> {
+        loop {
+            let reports = self.share(mine.clone(), limit)?;
+            let verdict = self.commit(reports.is_some(), error.as_ref())?;
+            match (verdict, reports) {
+                (Verdict::Committed, Some(reports)) => return Ok(reports),
+                (Verdict::Failed(status), _) => return Err(agreed_error(status, error)),
+                _ => {}
+            }
         }
     }
 }

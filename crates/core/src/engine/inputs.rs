@@ -7,6 +7,7 @@ use crate::block::Block;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
+use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -20,7 +21,7 @@ pub trait Source {
 
     /// Copies this rank's own input again, to be sorted; the order may differ from the first copy.
     fn own(&mut self) -> Result<Buffer> {
-        Err(Error::new(Status::Internal, "the input is copied once"))
+        Err(Error::internal("the input is copied once"))
     }
 
     /// Returns whether inputs of other ranks can be reloaded; the same on all ranks.
@@ -72,15 +73,13 @@ impl InputHash {
     }
 
     pub(super) fn encode(self) -> Vec<u8> {
-        [self.bytes.to_le_bytes(), self.hash.to_le_bytes()].concat()
+        Writer::new().u64(self.bytes).u64(self.hash).finish()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<InputHash> {
-        let (bytes, hash) = bytes.split_at_checked(8)?;
-        Some(InputHash {
-            bytes: u64::from_le_bytes(bytes.try_into().ok()?),
-            hash: u64::from_le_bytes(hash.try_into().ok()?),
-        })
+        let mut fields = Reader::new(bytes);
+        let (bytes, hash) = (fields.u64()?, fields.u64()?);
+        fields.end(InputHash { bytes, hash })
     }
 }
 
@@ -214,10 +213,7 @@ impl Job<'_, '_> {
             return Ok(result);
         }
         // After an error there is no input, and no commit.
-        let own = self
-            .inputs
-            .own()
-            .unwrap_or_else(|_| Buffer::default().into());
+        let own = self.inputs.own().unwrap_or_default();
         let mine = self.inputs.source.known_by(&own).encode();
         let Some(reports) = self.engine.share(mine, HASH_BYTES)? else {
             return Ok(result.interrupted());

@@ -16,13 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::commit::agreed_error;
 use super::job::{Job, NextStep, RoundResult};
-use super::{Engine, Event, Verdict};
+use super::{Engine, Event};
 use crate::block::Block;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::store::{StoreScope, VersionId};
 use crate::vcube::Node;
 use crate::verify::border::{Border, violations};
+use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::{Error, Finding, Result, Status};
@@ -51,18 +52,17 @@ pub struct Accusation {
 impl Accusation {
     const BYTES: usize = 5;
 
-    pub(super) fn encode(self) -> [u8; Accusation::BYTES] {
-        let rank = self.accused.map_or(u32::MAX, |rank| rank.0).to_le_bytes();
-        [self.finding as u8, rank[0], rank[1], rank[2], rank[3]]
+    pub(super) fn encode(self) -> Vec<u8> {
+        let rank = self.accused.map_or(u32::MAX, |rank| rank.0);
+        Writer::new().u8(self.finding as u8).u32(rank).finish()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Accusation> {
-        let (finding, rank) = bytes.split_first()?;
-        let rank = u32::from_le_bytes(rank.try_into().ok()?);
-        Some(Accusation {
-            accused: (rank != u32::MAX).then_some(Rank(rank)),
-            finding: Finding::from_code(*finding)?,
-        })
+        let mut fields = Reader::new(bytes);
+        let finding = Finding::from_code(fields.u8()?)?;
+        let accused = Some(fields.u32()?).filter(|rank| *rank != u32::MAX);
+        let accused = accused.map(Rank);
+        fields.end(Accusation { accused, finding })
     }
 }
 
@@ -176,25 +176,22 @@ impl Job<'_, '_> {
         {
             return Ok(result);
         }
-        let mut mine = Vec::new();
+        let mut mine = Writer::new();
         for (node, block) in &result.blocks {
-            mine.extend(node.0.to_le_bytes());
-            mine.extend(block.digest.unwrap_or_default().encode());
+            mine.u32(node.0)
+                .bytes(&block.digest.unwrap_or_default().encode());
         }
         let limit = self.engine.members.cube().len() * (4 + Digest::BYTES);
-        let Some(reports) = self.engine.share(mine, limit)? else {
+        let Some(reports) = self.engine.share(mine.finish(), limit)? else {
             return Ok(result.interrupted());
         };
-        let entries = reports
-            .iter()
-            .flat_map(|(_, words)| words.chunks_exact(4 + Digest::BYTES));
-        result.input_digests = entries
-            .filter_map(|entry| {
-                let (node, digest) = entry.split_at(4);
-                let node = u32::from_le_bytes(node.try_into().ok()?);
-                Some((Node(node), Digest::decode(digest)?))
+        let entries = reports.iter().filter_map(|(_, words)| {
+            Reader::new(words).repeat_to_end(|fields| {
+                let node = Node(fields.u32()?);
+                Some((node, Digest::decode(fields.bytes(Digest::BYTES)?)?))
             })
-            .collect();
+        });
+        result.input_digests = entries.flatten().collect();
         Ok(result)
     }
 
@@ -206,11 +203,11 @@ impl Job<'_, '_> {
             return Ok(result);
         };
         let mut total = Digest::default();
-        let mut reports = Vec::new();
+        let mut reports = Writer::new();
         let mut in_order = true;
         for (node, block) in &result.blocks {
             total = total.combine(block.digest.unwrap_or_default());
-            reports.extend(report_of(*node, block, &checks.orders));
+            write_report(*node, block, &checks.orders, &mut reports);
             let mut runs = block.runs.iter().zip(&checks.orders);
             in_order &= runs.all(|(run, order)| order.first_disorder(&run.data).is_none());
         }
@@ -227,8 +224,9 @@ impl Job<'_, '_> {
             // The records were counted when blocks had other records than now.
             result.check::<()>(Err(self.engine.accuse(None, Finding::Whole)));
         }
-        let complete = u8::from(result.complete);
-        let mine = [&[complete][..], &total.encode(), &reports].concat();
+        let mut mine = Writer::new();
+        mine.u8(result.complete.into()).bytes(&total.encode());
+        mine.bytes(&reports.finish());
         let nodes = self.engine.members.cube().len();
         let record_bytes = checks
             .orders
@@ -236,7 +234,7 @@ impl Job<'_, '_> {
             .map_or(0, |order| order.record_bytes());
         let blocks = nodes * checks.orders.len();
         let limit = 1 + Digest::BYTES + blocks * (START_BYTES + Border::limit(record_bytes));
-        let Some(reports) = self.engine.share(mine, limit)? else {
+        let Some(reports) = self.engine.share(mine.finish(), limit)? else {
             return Ok(result.interrupted());
         };
         if let Some((finding, node)) = judged(&reports, known, &checks.orders) {
@@ -299,26 +297,16 @@ impl Job<'_, '_> {
         mine.dedup();
         mine.truncate(nodes);
         let words: Vec<u8> = mine.iter().flat_map(|one| one.encode()).collect();
-        loop {
-            let reports = self
-                .engine
-                .share(words.clone(), nodes * Accusation::BYTES)?;
-            let verdict = self.engine.commit(reports.is_some(), None)?;
-            if let (Verdict::Committed, Some(reports)) = (verdict, reports) {
-                let ranks = self.engine.members.ranks();
-                let exists = |one: &Accusation| one.accused.is_none_or(|rank| rank.index() < ranks);
-                let accusations = |words: &Slice| -> Vec<Accusation> {
-                    let words = words.chunks_exact(Accusation::BYTES);
-                    let read = words.filter_map(Accusation::decode);
-                    read.filter(exists).collect()
-                };
-                let all = reports.iter().flat_map(|(by, words)| {
-                    let said = accusations(words).into_iter();
-                    said.map(|accusation| (*by, accusation))
-                });
-                return Ok(all.collect());
-            }
-        }
+        let limit = nodes * Accusation::BYTES;
+        let reports = self.engine.share_committed(words, limit, None)?;
+        let ranks = self.engine.members.ranks();
+        let exists = |one: &Accusation| one.accused.is_none_or(|rank| rank.index() < ranks);
+        let all = reports.iter().flat_map(|(by, words)| {
+            let read = words.chunks_exact(Accusation::BYTES);
+            let read = read.filter_map(Accusation::decode).filter(exists);
+            read.map(|accusation| (*by, accusation))
+        });
+        Ok(all.collect())
     }
 
     /// Excludes an accused rank if it was accused before, as long as another rank is left.
@@ -407,16 +395,14 @@ impl Job<'_, '_> {
 /// The size of the start of a block's part of an array, which precedes its border in a report.
 const START_BYTES: usize = 8;
 
-/// Returns the start and the border of each array in a block.
-fn report_of(node: Node, block: &Block, orders: &[&dyn Kernel]) -> Vec<u8> {
-    let mut words = Vec::new();
+/// Appends the start and the border of each array in a block.
+fn write_report(node: Node, block: &Block, orders: &[&dyn Kernel], out: &mut Writer) {
     for (array, order) in orders.iter().enumerate() {
         let run = block.runs.get(array);
         let data = run.map_or(&[][..], |run| &run.data);
-        words.extend(run.map_or(0, |run| run.start).to_le_bytes());
-        Border::of(node, data, *order).encode(&mut words);
+        out.u64(run.map_or(0, |run| run.start));
+        Border::of(node, data, *order).write(out);
     }
-    words
 }
 
 /// A border of a block, and its start in the whole array.
@@ -424,17 +410,14 @@ type PlacedBorder<'r> = (Border<'r>, u64);
 
 /// Returns the borders in a rank's report, one for each array of each block; None if it cannot be read.
 fn read_reports<'r>(
-    mut words: &'r [u8],
+    mut fields: Reader<'r>,
     orders: &[&dyn Kernel],
 ) -> Option<Vec<Vec<PlacedBorder<'r>>>> {
     let mut borders = vec![Vec::new(); orders.len()];
-    while !words.is_empty() {
+    while !fields.is_empty() {
         for (order, borders) in orders.iter().zip(&mut borders) {
-            let (start, rest) = words.split_at_checked(START_BYTES)?;
-            let start = u64::from_le_bytes(start.try_into().ok()?);
-            let (border, rest) = Border::decode(rest, order.record_bytes())?;
-            borders.push((border, start));
-            words = rest;
+            let start = fields.u64()?;
+            borders.push((Border::read(&mut fields, order.record_bytes())?, start));
         }
     }
     Some(borders)
@@ -451,10 +434,10 @@ pub(super) fn judged(
     let mut complete = true;
     for (rank, words) in reports {
         let read = || {
-            let (part, words) = words.split_first()?;
-            let (digest, reports) = words.split_at_checked(Digest::BYTES)?;
-            let digest = Digest::decode(digest)?;
-            Some((*part, digest, read_reports(reports, orders)?))
+            let mut fields = Reader::new(words);
+            let part = fields.u8()?;
+            let digest = Digest::decode(fields.bytes(Digest::BYTES)?)?;
+            Some((part, digest, read_reports(fields, orders)?))
         };
         let Some((part, digest, read)) = read() else {
             return Some((Finding::Whole, Some(rank.home())));
@@ -508,16 +491,17 @@ mod tests {
     fn accepts_reported_numbers_of_any_size() {
         let kernel = kernel_of(1, KeyKind::U8);
         let report = |node: u32, start: u64, count: u64| {
-            let mut message = [&[1][..], &Digest::default().encode()].concat();
-            message.extend(start.to_le_bytes());
+            let mut message = Writer::new();
+            message.u8(1).bytes(&Digest::default().encode()).u64(start);
             let border = Border {
                 node: Node(node),
                 count,
                 first: b"a",
                 last: b"a",
             };
-            border.encode(&mut message);
-            (Rank(node), Slice::from(Buffer::copy_of(&message).unwrap()))
+            border.write(&mut message);
+            let message = Buffer::copy_of(&message.finish()).unwrap();
+            (Rank(node), Slice::from(message))
         };
         let judged = |reports: &[_]| judged(reports, Digest::default(), &[&*kernel]);
         assert_eq!(judged(&[report(0, 0, 2), report(1, 2, 1)]), None);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::commit::agreed_error;
 use super::decision::Decisions;
+use super::exchange::Delivery;
 use super::gather::Gathered;
 use super::inputs::{InputHash, Inputs};
 use super::integrity::{Checks, InputDigests, Integrity};
@@ -20,7 +21,7 @@ use crate::store::overlay::Overlay;
 use crate::store::parity::{Covered, Encoding};
 use crate::store::{Store, VersionId};
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
 
@@ -53,7 +54,7 @@ impl Finished {
     /// The decision of the last round for node 0; if its scope is the whole cube, for all nodes.
     pub fn decision(&self) -> Slice {
         let decision = self.decisions.of(Node(0)).cloned();
-        decision.unwrap_or_else(|| Buffer::default().into())
+        decision.unwrap_or_default()
     }
 }
 
@@ -137,6 +138,20 @@ impl RoundResult {
         }
     }
 
+    /// Returns a block that has arrived for this rank. If it should have, the step is not complete.
+    pub fn received(&mut self, delivery: Delivery<Block>) -> Option<Block> {
+        self.complete &= !matches!(delivery, Delivery::Nothing);
+        delivery.got()
+    }
+
+    /// Records a block that came from another rank to the executor of its node, if it has arrived.
+    pub fn moved_from(&mut self, node: Node, from: Rank, delivery: Delivery<Block>) {
+        if let Some(block) = self.received(delivery) {
+            self.blocks.insert(node, block);
+            self.restored.push((node, Some(from)));
+        }
+    }
+
     /// Returns the value; or records the error if it is this rank's first.
     pub fn check<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
@@ -170,6 +185,27 @@ pub struct JobParts<'a> {
     pub gathered: Gathered,
 }
 
+impl<'a> JobParts<'a> {
+    /// The parts of a job without checks that keeps no redundancy, and without inputs that have arrived before.
+    pub fn new(
+        store: &'a mut dyn Store,
+        source: &'a mut dyn Source,
+        input: Slice,
+        absent: RankSet,
+    ) -> JobParts<'a> {
+        JobParts {
+            store,
+            source,
+            input,
+            absent,
+            checks: None,
+            held: None,
+            retains: false,
+            gathered: Gathered::default(),
+        }
+    }
+}
+
 /// Runs an algorithm on the inputs of all ranks. Collective; all survivors return the same status. After
 /// `Status::DataLost`, `lost` has the owners of the data that cannot be recovered, the same on all survivors.
 pub fn run_job(
@@ -179,7 +215,7 @@ pub fn run_job(
     lost: &mut RankSet,
 ) -> Result<Finished> {
     let Some(held) = parts.held.take() else {
-        return Job::of_parts(engine, algorithm, parts).run(lost);
+        return Job::new(engine, algorithm, parts).run(lost);
     };
     let (state, below) = held.lend();
     let mut store = Overlay {
@@ -188,63 +224,35 @@ pub fn run_job(
         unchanged: None,
     };
     let parts = JobParts {
-        store: &mut store,
-        source: parts.source,
-        input: parts.input,
-        absent: parts.absent,
         checks: parts.checks,
-        held: None,
         retains: parts.retains,
         gathered: parts.gathered,
+        ..JobParts::new(&mut store, parts.source, parts.input, parts.absent)
     };
-    let job = Job::of_parts(engine, algorithm, parts);
+    let job = Job::new(engine, algorithm, parts);
     let finished = job.with_held(state).run(lost);
     held.after_job(finished.is_ok().then(|| engine.members().membership()));
     finished
 }
 
 impl<'a, 'e> Job<'a, 'e> {
-    /// Makes a job over this rank's `input` and those of the other ranks; see [`JobParts`].
-    pub(super) fn new(
-        engine: &'a mut Engine<'e>,
-        algorithm: &'a dyn Algorithm,
-        store: &'a mut dyn Store,
-        source: &'a mut dyn Source,
-        input: Slice,
-        absent: RankSet,
-        checks: Option<&'a Checks<'a>>,
-    ) -> Job<'a, 'e> {
-        let ranks = engine.members.ranks();
-        Job {
-            engine,
-            algorithm,
-            progress: Progress::new(),
-            inputs: Inputs::new(source, input, absent),
-            redundancy: Redundancy::new(store, ranks),
-            integrity: Integrity::new(checks),
-        }
-    }
-
     /// Makes a job of its parts, but for inputs that were protected before.
-    pub(super) fn of_parts<'p: 'a>(
+    pub(super) fn new<'p: 'a>(
         engine: &'a mut Engine<'e>,
         algorithm: &'a dyn Algorithm,
         parts: JobParts<'p>,
     ) -> Job<'a, 'e> {
-        let JobParts {
-            store,
-            source,
-            input,
-            absent,
-            checks,
-            held: _,
-            retains,
-            gathered,
-        } = parts;
-        let me = engine.members.me();
-        let mut job = Job::new(engine, algorithm, store, source, input, absent, checks);
-        job.redundancy.gathered = gathered.into_copies(me);
-        job.retaining(retains)
+        let (me, ranks) = (engine.members.me(), engine.members.ranks());
+        let gathered = parts.gathered.into_copies(me);
+        let job = Job {
+            engine,
+            algorithm,
+            progress: Progress::new(),
+            inputs: Inputs::new(parts.source, parts.input, parts.absent),
+            redundancy: Redundancy::new(parts.store, ranks, gathered),
+            integrity: Integrity::new(parts.checks),
+        };
+        job.retaining(parts.retains)
     }
 
     /// Runs the job; see [`run_job`]. Collective.

@@ -11,7 +11,7 @@ use crate::members::{Members, Membership, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
 use crate::vcube::Node;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// The committed state of a job, as far as this rank has it.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Progress {
         let decision = decisions.and_then(|decisions| decisions.of(node));
         decision.map(|decision| &decision[..]).ok_or_else(|| {
             let text = format!("the decision of round {round} at node {node} is not logged");
-            Error::new(Status::Internal, text)
+            Error::internal(text)
         })
     }
 
@@ -113,10 +113,10 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_kernels::buffer::{Buffer, Slice};
+    use ftsort_kernels::buffer::Slice;
 
     fn decided(text: &[u8]) -> Decisions {
-        Decisions::of_cube(2, Slice::from(Buffer::copy_of(text).unwrap()))
+        Decisions::of_cube(2, Slice::copy_of(text).unwrap())
     }
 
     /// Decisions that came from corrupt data would cut other pieces than the blocks have.

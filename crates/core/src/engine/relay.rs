@@ -9,8 +9,8 @@ use super::exchange::{ControlMessage, Delivery};
 use super::{Engine, table};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
 
 /// The entries of a table of control messages, by rank or node.
@@ -85,7 +85,7 @@ impl RelayTree {
 
 /// A copy for messages, to which the memory limit does not apply: the other ranks wait for them.
 pub(super) fn message_of(bytes: &[u8]) -> Result<Slice> {
-    Ok(memory::for_messages(|| Buffer::copy_of(bytes))?.into())
+    memory::for_messages(|| Slice::copy_of(bytes))
 }
 
 impl Engine<'_> {
@@ -135,8 +135,9 @@ impl Engine<'_> {
             reports.map(|(rank, words)| (Rank(rank), words)).collect();
         // The rank numbers become indices, so they must be those of ranks that were asked.
         if reports.iter().any(|(rank, _)| !speakers.contains(*rank)) {
-            let text = "a message names a rank that contributes nothing";
-            return Err(Error::new(Status::Internal, text));
+            return Err(Error::internal(
+                "a message names a rank that contributes nothing",
+            ));
         }
         reports.sort_unstable_by_key(|(rank, _)| *rank);
         Ok(Some(reports))
@@ -170,10 +171,9 @@ impl Engine<'_> {
     ) -> Result<Option<Option<Vec<u8>>>> {
         let me = self.members.me();
         let mut mine = mine.map(|mine| message_of(&mine)).transpose()?;
-        let messages = speakers.iter().map(|speaker| ControlMessage {
-            from: speaker,
-            to: root,
-            payload: mine.take_if(|_| speaker == me),
+        let messages = speakers.iter().map(|speaker| {
+            let payload = mine.take_if(|_| speaker == me);
+            ControlMessage::new(speaker, root, payload)
         });
         let messages = messages.collect();
         let Some(received) = self.deliver(messages, limit)? else {
@@ -206,11 +206,8 @@ impl Engine<'_> {
         let longest = |place| tree.largest_branch(place) * (table::PER_ENTRY + limit);
         let mut table = own;
         if !tree.children.is_empty() {
-            let messages = tree.children.iter().map(|child| ControlMessage {
-                from: *child,
-                to: me,
-                payload: None,
-            });
+            let children = tree.children.iter();
+            let messages = children.map(|child| ControlMessage::new(*child, me, None));
             let Some(received) = self.deliver(messages.collect(), longest(place))? else {
                 return Ok(None);
             };
@@ -237,11 +234,8 @@ impl Engine<'_> {
         let Some(parent) = tree.parent else {
             return Ok(Some(table));
         };
-        let message = ControlMessage {
-            from: me,
-            to: parent,
-            payload: table.map(|table| message_of(&table)).transpose()?,
-        };
+        let payload = table.map(|table| message_of(&table)).transpose()?;
+        let message = ControlMessage::new(me, parent, payload);
         let sent = self.deliver(vec![message], longest((place - 1) / tree.fan_out))?;
         Ok(sent.map(|_| None))
     }
@@ -260,21 +254,14 @@ impl Engine<'_> {
         }
         let mut message: Option<Slice> = message.map(|bytes| message_of(&bytes)).transpose()?;
         if let Some(parent) = tree.parent {
-            let awaited = ControlMessage {
-                from: parent,
-                to: me,
-                payload: None,
-            };
+            let awaited = ControlMessage::new(parent, me, None);
             let Some(received) = self.deliver(vec![awaited], longest)? else {
                 return Ok(None);
             };
             message = received.into_iter().find_map(Delivery::got);
         }
-        let messages = tree.children.iter().map(|child| ControlMessage {
-            from: me,
-            to: *child,
-            payload: message.clone(),
-        });
+        let children = tree.children.iter();
+        let messages = children.map(|child| ControlMessage::new(me, *child, message.clone()));
         let messages: Vec<ControlMessage> = messages.collect();
         if !messages.is_empty() && self.deliver(messages, longest)?.is_none() {
             return Ok(None);

@@ -113,8 +113,5 @@ impl Engine<'_> {
 }
 
 fn missing() -> Error {
-    Error::new(
-        Status::Internal,
-        "a rank does not have its summand of a share",
-    )
+    Error::internal("a rank does not have its summand of a share")
 }

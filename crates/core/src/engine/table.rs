@@ -2,7 +2,7 @@
 
 use crate::wire::{Reader, VARINT_BYTES, VARINT_U32_BYTES, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// The most bytes before each entry's value: its key and the value's length.
 pub const PER_ENTRY: usize = VARINT_U32_BYTES + VARINT_BYTES;
@@ -31,20 +31,16 @@ pub fn read(table: &Slice) -> Result<Vec<(u32, Slice)>> {
         fields.bytes(length)?;
         Some((before, table.part(start..start + length)))
     });
-    entries.ok_or_else(|| {
-        let text = "a table of control messages cannot be decoded";
-        Error::new(Status::Internal, text)
-    })
+    entries.ok_or_else(|| Error::internal("a table of control messages cannot be decoded"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_kernels::buffer::Buffer;
     use proptest::prelude::*;
 
     fn slice(bytes: &[u8]) -> Slice {
-        Buffer::copy_of(bytes).unwrap().into()
+        Slice::copy_of(bytes).unwrap()
     }
 
     proptest! {

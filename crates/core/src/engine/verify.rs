@@ -1,10 +1,11 @@
 //! Verification of a distributed array: whether it is sorted, and whether it has the records of given inputs.
 //! For results, and for arrays that another program sorted.
 
-use super::commit::{Engine, Verdict, agreed_error};
+use super::Engine;
 use crate::members::Rank;
 use crate::vcube::Node;
 use crate::verify::border::{Border, violations};
+use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::Result;
@@ -37,16 +38,8 @@ pub fn verify(engine: &mut Engine<'_>, exhibit: &VerifyInput<'_>) -> Result<u64>
     // One part for each node, or one for each rank.
     let parts = engine.members.cube().len();
     let limit = FIXED + parts * Border::limit(size);
-    loop {
-        let reports = engine.share(mine.clone(), limit)?;
-        match (engine.commit(reports.is_some(), None)?, reports) {
-            (Verdict::Committed, Some(reports)) => {
-                return Ok(sum_up(&reports, exhibit.total, exhibit.kernel));
-            }
-            (Verdict::Failed(status), _) => return Err(agreed_error(status, None)),
-            _ => {}
-        }
-    }
+    let reports = engine.share_committed(mine, limit, None)?;
+    Ok(sum_up(&reports, exhibit.total, exhibit.kernel))
 }
 
 fn local_report(exhibit: &VerifyInput<'_>) -> Vec<u8> {
@@ -59,14 +52,14 @@ fn local_report(exhibit: &VerifyInput<'_>) -> Vec<u8> {
     let input = exhibit.input.map(|input| key.digest(input));
     let all = parts.clone().map(|(_, part)| key.digest(part));
     let all = all.fold(Digest::default(), Digest::combine);
-    let mut words = disorders.to_le_bytes().to_vec();
-    words.push(input.is_some().into());
-    words.extend(input.unwrap_or_default().encode());
-    words.extend(all.encode());
+    let mut out = Writer::new();
+    out.u64(disorders).u8(input.is_some().into());
+    out.bytes(&input.unwrap_or_default().encode())
+        .bytes(&all.encode());
     for (place, part) in parts {
-        Border::of(*place, part, *kernel).encode(&mut words);
+        Border::of(*place, part, *kernel).write(&mut out);
     }
-    words
+    out.finish()
 }
 
 fn disorders(kernel: &dyn Kernel, mut part: &[u8]) -> u64 {
@@ -86,24 +79,17 @@ struct Heard<'h> {
 }
 
 fn read(words: &[u8], size: usize) -> Option<Heard<'_>> {
-    let (disorders, rest) = words.split_at_checked(8)?;
-    let (has_input, rest) = rest.split_first()?;
-    let (input, rest) = rest.split_at_checked(Digest::BYTES)?;
-    let (all, mut rest) = rest.split_at_checked(Digest::BYTES)?;
-    let mut borders = Vec::new();
-    while !rest.is_empty() {
-        let (border, after) = Border::decode(rest, size)?;
-        borders.push(border);
-        rest = after;
-    }
+    let mut fields = Reader::new(words);
+    let (disorders, has_input) = (fields.u64()?, fields.u8()?);
+    let input = fields.bytes(Digest::BYTES)?;
     Some(Heard {
-        disorders: u64::from_le_bytes(disorders.try_into().ok()?),
+        disorders,
         input: match has_input {
             0 => None,
             _ => Some(Digest::decode(input)?),
         },
-        all: Digest::decode(all)?,
-        borders,
+        all: Digest::decode(fields.bytes(Digest::BYTES)?)?,
+        borders: fields.repeat_to_end(|fields| Border::read(fields, size))?,
     })
 }
 
@@ -139,7 +125,6 @@ pub(super) fn sum_up(reports: &[(Rank, Slice)], total: Option<u64>, kernel: &dyn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_kernels::buffer::Buffer;
     use ftsort_kernels::kernel::kernel_of;
     use ftsort_kernels::record::KeyKind;
 
@@ -149,13 +134,13 @@ mod tests {
         let message = |disorders: u64| {
             let digests = [0; 1 + 2 * Digest::BYTES];
             let bytes = [&disorders.to_le_bytes()[..], &digests].concat();
-            Slice::from(Buffer::copy_of(&bytes).unwrap())
+            Slice::copy_of(&bytes).unwrap()
         };
         let reports = [(Rank(0), message(2)), (Rank(1), message(3))];
         assert_eq!(sum_up(&reports, None, &*kernel), 5);
         let reports = [(Rank(0), message(2)), (Rank(1), message(u64::MAX))];
         assert_eq!(sum_up(&reports, None, &*kernel), u64::MAX);
-        let truncated = Slice::from(Buffer::copy_of(&[1]).unwrap());
+        let truncated = Slice::copy_of(&[1]).unwrap();
         let reports = [(Rank(0), message(u64::MAX)), (Rank(1), truncated)];
         assert_eq!(sum_up(&reports, None, &*kernel), u64::MAX);
     }

@@ -45,7 +45,7 @@ impl MessageKind {
             }
             MessageKind::Handshake => Some(Handshake::decode(message)?.encode()),
             MessageKind::Input => Some(inputs::InputHash::decode(message)?.encode()),
-            MessageKind::Accusation => Some(Accusation::decode(message)?.encode().to_vec()),
+            MessageKind::Accusation => Some(Accusation::decode(message)?.encode()),
             MessageKind::Digest => Some(Digest::decode(message)?.encode().to_vec()),
         }
     }
@@ -63,5 +63,5 @@ pub fn sum_up(told: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
 
 /// Makes a message of bytes. `Status::Memory` if there is no memory for it.
 pub fn message(bytes: &[u8]) -> Result<Slice> {
-    Ok(ftsort_kernels::buffer::Buffer::copy_of(bytes)?.into())
+    Slice::copy_of(bytes)
 }

@@ -89,8 +89,9 @@ impl Places {
         for (extent, bytes) in extents.iter().zip(from) {
             let (files, name) = match &extent.place {
                 Place::Source => {
-                    let text = "an external sort does not write to its source";
-                    return Err(Error::new(Status::Internal, text));
+                    return Err(Error::internal(
+                        "an external sort does not write to its source",
+                    ));
                 }
                 Place::Scratch(index, name) => (&mut self.scratch[*index], name),
                 Place::Output(name) => (&mut self.output, name),
@@ -132,10 +133,9 @@ impl<T> Transfer<T> {
     pub fn wait(self) -> Result<T> {
         match self {
             Transfer::Complete(result) => result,
-            Transfer::Running(result) => result.recv().unwrap_or_else(|_| {
-                let text = "the thread for transfers has ended";
-                Err(Error::new(Status::Internal, text))
-            }),
+            Transfer::Running(result) => result
+                .recv()
+                .unwrap_or_else(|_| Err(Error::internal("the thread for transfers has ended"))),
         }
     }
 }

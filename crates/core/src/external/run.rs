@@ -169,15 +169,10 @@ impl RunIndex {
             Cut::AllLower => return Ok(Some(self.records)),
             Cut::At(point) => point,
         };
-        let borrowed = CutPoint {
-            record: &point.record[..],
-            origin: point.origin,
-            position: point.position,
-        };
         let (mut low, mut high) = (0, self.sums.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.point(middle).compare(&borrowed, kernel) {
+            match self.point(middle).compare(point, kernel) {
                 Ordering::Less => low = middle + 1,
                 _ => high = middle,
             }
@@ -189,11 +184,7 @@ impl RunIndex {
         let start = records.start;
         let data = read(records)?;
         Ok(data.map(|data| {
-            let run = Run {
-                origin: Rank(self.chunk),
-                start,
-                data,
-            };
+            let run = Run::new(Rank(self.chunk), start, data);
             start + point.records_before(&run, kernel) as u64
         }))
     }
@@ -334,12 +325,7 @@ pub fn farthest_cut(runs: &[(&RunIndex, u64)], most: u64, kernel: &dyn Kernel) -
         let block = next[index];
         load += run.start(block + 1) - run.start(block);
         if load > most {
-            let point = run.point(block);
-            return Some(Cut::At(CutPoint {
-                record: point.record.to_vec(),
-                origin: point.origin,
-                position: point.position,
-            }));
+            return Some(Cut::At(run.point(block).to_owned()));
         }
         next[index] += 1;
     }
@@ -365,7 +351,6 @@ pub fn first_cut(cuts: impl IntoIterator<Item = Cut>, kernel: &dyn Kernel) -> Cu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_kernels::buffer::Buffer;
     use ftsort_kernels::kernel::kernel_of;
     use ftsort_kernels::record::KeyKind;
     use proptest::prelude::*;
@@ -388,7 +373,7 @@ mod tests {
         let read = |range: Range<u64>| {
             assert!(range.end - range.start <= index.block);
             let data = bytes_of(&keys[range.start as usize..range.end as usize]);
-            Ok(Some(Buffer::copy_of(&data)?.into()))
+            Ok(Some(Slice::copy_of(&data)?))
         };
         index.cut(cut, &*kernel, read).unwrap().unwrap()
     }

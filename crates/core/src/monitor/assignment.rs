@@ -44,18 +44,10 @@ impl Assignment {
         group: &RankSet,
         outside: &RankSet,
     ) -> Vec<Rank> {
-        let mut tested = RankSet::new(ranks);
+        let mut tested = self.members_near(tester, ranks, group);
         match self {
-            Assignment::AllToAll => {
-                tested.extend(group);
-                tested.extend(outside);
-            }
+            Assignment::AllToAll => tested.extend(outside),
             Assignment::VCube => {
-                let dimension = VCube::for_ranks(ranks).dimension();
-                let firsts = (0..dimension).filter_map(|s| first_member(tester.home(), s, group));
-                firsts.for_each(|rank| {
-                    tested.insert(rank);
-                });
                 for rank in outside.iter().filter(|rank| *rank != tester) {
                     // The s for which the tester is in c(rank,s).
                     let s = (rank.0 ^ tester.0).ilog2();
@@ -69,20 +61,22 @@ impl Assignment {
         tested.iter().collect()
     }
 
+    /// Returns the members with which the graph joins a rank.
+    fn members_near(self, rank: Rank, ranks: usize, group: &RankSet) -> RankSet {
+        match self {
+            Assignment::AllToAll => group.clone(),
+            Assignment::VCube => {
+                let dimensions = 0..VCube::for_ranks(ranks).dimension();
+                let firsts = dimensions.filter_map(|s| first_member(rank.home(), s, group));
+                RankSet::from_ranks(ranks, firsts)
+            }
+        }
+    }
+
     /// Returns the members that test a survivor outside the group, ascending. They vote on its
     /// return.
     pub fn testers_of(self, rank: Rank, ranks: usize, group: &RankSet) -> Vec<Rank> {
-        let mut testers = RankSet::new(ranks);
-        match self {
-            Assignment::AllToAll => testers.extend(group),
-            Assignment::VCube => {
-                let dimension = VCube::for_ranks(ranks).dimension();
-                let firsts = (0..dimension).filter_map(|s| first_member(rank.home(), s, group));
-                firsts.for_each(|rank| {
-                    testers.insert(rank);
-                });
-            }
-        }
+        let mut testers = self.members_near(rank, ranks, group);
         testers.remove(rank);
         testers.iter().collect()
     }

@@ -5,7 +5,7 @@
 //! Must never: hold state, or differ between the ranks of a group.
 
 use crate::monitor::assignment::Assignment;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// The rule by which a reply is too late.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,10 +93,7 @@ impl Default for MonitorOptions {
 }
 
 fn argument_error(name: &str, value: f64, expected: &str) -> Error {
-    Error::new(
-        Status::Argument,
-        format!("{name} is {value}; it must be {expected}"),
-    )
+    Error::argument(format!("{name} is {value}; it must be {expected}"))
 }
 
 impl MonitorOptions {
@@ -140,6 +137,7 @@ impl MonitorOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::error::Status;
 
     #[test]
     fn the_papers_options_are_valid() {

@@ -108,21 +108,17 @@ impl Syndrome {
         newer
     }
 
-    /// Marks ranks as failed. A failed rank is never recommended, whatever its counter becomes.
-    /// Returns the ranks that were recommended before.
-    pub fn mark_failed(&mut self, failed: &RankSet) -> Vec<Rank> {
-        let known = |rank: &Rank| rank.index() < self.counters.len();
-        let known_ranks = failed.iter().filter(known);
-        let new: Vec<Rank> = known_ranks.filter(|rank| !self.is_failed(*rank)).collect();
-        let recommended = new.iter().filter(|rank| self.is_recommended(**rank));
-        let were_recommended: Vec<Rank> = recommended.copied().collect();
-        for rank in new {
+    /// Marks ranks as failed. A failed rank is never recommended, whatever its counter becomes. For a rank that was
+    /// recommended this is an event.
+    pub fn mark_failed(&mut self, failed: &RankSet) {
+        let ranks = self.counters.len();
+        for rank in failed.iter().filter(|rank| rank.index() < ranks) {
+            let was_recommended = self.is_recommended(rank);
             self.failed.insert(rank);
+            if was_recommended {
+                self.increment(rank);
+            }
         }
-        for rank in &were_recommended {
-            self.increment(*rank);
-        }
-        were_recommended
     }
 
     /// Returns the counters that differ from 0, which is all that another rank can learn from.
@@ -174,12 +170,14 @@ mod tests {
     fn failed_ranks_are_never_recommended() {
         let mut syndrome = syndrome_of(4, &[(1, 1)]);
         let failed = RankSet::from_ranks(4, [Rank(1), Rank(2)]);
-        assert_eq!(syndrome.mark_failed(&failed), [Rank(2)]);
+        syndrome.mark_failed(&failed);
         assert_eq!(syndrome.counters(), [0, 1, 1, 0]);
         assert!(syndrome.merge(Rank(2), 4));
         assert_eq!(numbers(&syndrome.group()), [0, 3]);
         assert!(syndrome.outside().is_empty());
-        assert!(syndrome.mark_failed(&failed).is_empty());
+        let before = syndrome.clone();
+        syndrome.mark_failed(&failed);
+        assert_eq!(syndrome, before);
     }
 
     #[test]

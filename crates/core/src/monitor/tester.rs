@@ -217,10 +217,7 @@ impl Tester {
                 }
                 None if elapsed > test.limit => {
                     tested.phi = tested.replies.phi(elapsed);
-                    tested.unanswered.push_back((test.number, test.start));
-                    if tested.unanswered.len() > MAX_UNANSWERED {
-                        tested.unanswered.pop_front();
-                    }
+                    tested.remember(&test);
                     outcome.failed.push((*rank, elapsed - test.limit));
                 }
                 None => tested.test = Some(test),
@@ -249,10 +246,7 @@ impl Tester {
             tested.passes = 0;
             tested.deferred.clear();
             if let Some(test) = tested.test.take() {
-                tested.unanswered.push_back((test.number, test.start));
-                if tested.unanswered.len() > MAX_UNANSWERED {
-                    tested.unanswered.pop_front();
-                }
+                tested.remember(&test);
             }
         }
         self.late = 0.0;
@@ -260,6 +254,14 @@ impl Tester {
 }
 
 impl TestedRank {
+    /// Remembers a test that was not answered, to which a reply may still come.
+    fn remember(&mut self, test: &PendingTest) {
+        self.unanswered.push_back((test.number, test.start));
+        if self.unanswered.len() > MAX_UNANSWERED {
+            self.unanswered.pop_front();
+        }
+    }
+
     fn record(&mut self, options: &MonitorOptions, time: f64, late: bool) {
         self.last_reply = Some(time);
         self.reply_time.add(time, options.alpha);

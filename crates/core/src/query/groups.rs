@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use crate::vcube::Node;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::record::{KeyKind, PlainKey, Word};
 
@@ -66,17 +66,16 @@ impl Aggregate {
         if function == Aggregation::Count {
             return Ok(Aggregate::COUNT);
         }
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         let Some(bytes) = kind.natural_bytes() else {
-            return refuse(format!(
+            return Err(Error::argument(format!(
                 "kind is {}, which is not a number: pass FTSORT_KEY_I8 to FTSORT_KEY_F64",
                 kind as i32
-            ));
+            )));
         };
         if bytes > record_bytes || offset > record_bytes - bytes {
-            return refuse(format!(
+            return Err(Error::argument(format!(
                 "offset is {offset}, but {bytes} bytes there are not within the record of {record_bytes}"
-            ));
+            )));
         }
         Ok(Aggregate {
             function,
@@ -414,7 +413,7 @@ fn other_records(node: Node) -> Error {
         "the records of node {} are not those of its summary",
         node.0
     );
-    Error::new(Status::Internal, text)
+    Error::internal(text)
 }
 
 #[cfg(test)]

@@ -70,10 +70,6 @@ impl Algorithm for Scatter<'_> {
         }
     }
 
-    fn prepare(&self, block: Block) -> Result<Block> {
-        Ok(block)
-    }
-
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
         let pairs = || {
             let runs = block.runs.iter();
@@ -93,13 +89,9 @@ impl Algorithm for Scatter<'_> {
             parts[owner][filled[owner]..][..PAIR_BYTES].copy_from_slice(pair);
             filled[owner] += PAIR_BYTES;
         }
-        let parts = parts.into_iter().map(|part| {
-            Block::of_sorted(vec![Run {
-                origin: Rank(at.node.0),
-                start: 0,
-                data: part.into(),
-            }])
-        });
+        let parts = parts
+            .into_iter()
+            .map(|part| Block::of_sorted(vec![Run::new(Rank(at.node.0), 0, part.into())]));
         let mut give: Vec<Block> = parts.collect();
         let keep = give.remove(at.node.0 as usize);
         Ok(Split { keep, give })
@@ -124,15 +116,8 @@ impl Algorithm for Scatter<'_> {
         if found != count {
             return Err(wrong_pair());
         }
-        Ok(Block {
-            runs: vec![Run {
-                origin: Rank(at.node.0),
-                start: range.start,
-                data: positions.into(),
-            }],
-            sorted: true,
-            digest: None,
-        })
+        let run = Run::new(Rank(at.node.0), range.start, positions.into());
+        Ok(Block::of_run(run))
     }
 }
 

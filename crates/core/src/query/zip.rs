@@ -117,7 +117,7 @@ impl Zip {
                         "{} bytes of values do not belong to {count} keys with a value of {bytes} bytes each",
                         values.len()
                     );
-                    return Err(Error::new(Status::Argument, text));
+                    return Err(Error::argument(text));
                 }
                 for (index, (place, key)) in places.zip(keys).enumerate() {
                     let (first, second) = place.split_at_mut(width);

@@ -180,7 +180,6 @@ mod tests {
     use crate::engine::Subcube;
     use crate::rounds::bytes;
     use crate::vcube::NodeSet;
-    use ftsort_kernels::buffer::Buffer;
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -211,7 +210,7 @@ mod tests {
             round: 2,
             rounds: 2,
             dimension: None,
-            state: &Buffer::default().into(),
+            state: &Slice::default(),
             shared: &[],
             subcube: Some(&subcube),
         };

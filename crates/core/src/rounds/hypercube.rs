@@ -10,7 +10,7 @@ use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
 use crate::vcube::{Node, NodeSet};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// A user's algorithm on a cube of a given dimension.
@@ -33,10 +33,7 @@ impl<'a> Hypercube<'a> {
             check(round, *entry, dimension)?;
         }
         if u32::try_from(plan.len()).is_err() {
-            return Err(Error::new(
-                Status::Argument,
-                "the plan has more than 2^32 rounds",
-            ));
+            return Err(Error::argument("the plan has more than 2^32 rounds"));
         }
         Ok(Hypercube {
             rounds,
@@ -127,12 +124,7 @@ impl<'a> Hypercube<'a> {
 }
 
 fn check(round: u32, entry: Round, dimension: u32) -> Result<()> {
-    let refuse = |text: String| {
-        Err(Error::new(
-            Status::Argument,
-            format!("round {round} {text}"),
-        ))
-    };
+    let refuse = |text: String| Err(Error::argument(format!("round {round} {text}")));
     match entry {
         Round {
             dimension: Some(bit),
@@ -159,7 +151,7 @@ fn check(round: u32, entry: Round, dimension: u32) -> Result<()> {
 /// Returns the state in a node's block.
 pub(crate) fn state_of(block: &Block) -> Slice {
     let run = block.runs.first();
-    run.map_or_else(|| Buffer::default().into(), |run| run.data.clone())
+    run.map_or_else(Slice::default, |run| run.data.clone())
 }
 
 fn block_of(node: Node, state: Slice) -> Block {
@@ -188,10 +180,6 @@ impl Algorithm for Hypercube<'_> {
         }
     }
 
-    fn prepare(&self, block: Block) -> Result<Block> {
-        Ok(block)
-    }
-
     fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
         let state = self.state(at.round, at.node, block)?;
         let task = self.task((at.round, at.node), &state, at.decision, Some(subcube));
@@ -204,7 +192,7 @@ impl Algorithm for Hypercube<'_> {
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
     ) -> Result<Vec<u8>> {
-        let no_state = Buffer::default().into();
+        let no_state = Slice::default();
         let task = self.task(
             (at.round, subcube.root()),
             &no_state,
@@ -221,14 +209,6 @@ impl Algorithm for Hypercube<'_> {
 
     fn decision_limit(&self, _round: u32) -> usize {
         self.rounds.share_limit()
-    }
-
-    fn most_runs(&self) -> usize {
-        1
-    }
-
-    fn is_recomputable(&self) -> bool {
-        false
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
@@ -250,7 +230,7 @@ impl Algorithm for Hypercube<'_> {
         let task = self.task((at.round, at.node), &state, at.decision, None);
         // The inbox is moved, so the function may change it in place if it has no other owner.
         let inbox = got.runs.into_iter().next().map(|run| run.data);
-        let inbox = inbox.unwrap_or_else(|| Buffer::default().into());
+        let inbox = inbox.unwrap_or_default();
         Ok(block_of(at.node, self.rounds.absorb(&task, inbox)?))
     }
 }

@@ -29,8 +29,8 @@ pub(crate) use hypercube::state_of;
 
 use crate::engine::Subcube;
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result};
 
 /// The communication of a round. Dimensions count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,7 +129,7 @@ pub fn upwards(dimension: u32) -> Vec<Round> {
 ///
 /// All functions are pure: no input or output, no clock, no randomness, and no state between calls. They may
 /// be called for any node, on any rank, any number of times, and return the same bytes. An error, which
-/// should have [`Status::Callback`], ends the run on all ranks.
+/// should have [`Status::Callback`](ftsort_kernels::error::Status), ends the run on all ranks.
 pub trait Rounds {
     /// Returns the rounds on a cube of this dimension.
     fn plan(&self, dimension: u32) -> Vec<Round> {
@@ -139,7 +139,7 @@ pub trait Rounds {
     /// Returns the state before the first round of a node without a state from its home rank, because the
     /// number of ranks is not a power of two or the rank failed before the start.
     fn init(&self, _node: Node) -> Result<Slice> {
-        Ok(Buffer::default().into())
+        Ok(Slice::default())
     }
 
     /// Whether [`Rounds::init`] provides the first state of every node. The inputs of ranks are then ignored,
@@ -150,19 +150,15 @@ pub trait Rounds {
 
     /// Returns a node's proposal for the shared value of its subcube.
     fn propose(&self, _task: &Task<'_>) -> Result<Slice> {
-        Ok(Buffer::default().into())
+        Ok(Slice::default())
     }
 
     /// Returns the shared value of a subcube, from the proposals of all its nodes in ascending order of node.
     /// The default is the root's proposal. `task` is the root's.
     fn decide(&self, task: &Task<'_>, proposals: &[(Node, Slice)]) -> Result<Slice> {
         let root = proposals.iter().find(|(node, _)| *node == task.node);
-        root.map(|(_, proposal)| proposal.clone()).ok_or_else(|| {
-            Error::new(
-                Status::Internal,
-                "the root of a subcube has made no proposal",
-            )
-        })
+        root.map(|(_, proposal)| proposal.clone())
+            .ok_or_else(|| Error::internal("the root of a subcube has made no proposal"))
     }
 
     /// Returns the greatest size of a proposal and of a shared value, in bytes.
@@ -182,5 +178,5 @@ pub trait Rounds {
 
 /// Copies bytes into a slice, which the functions of an algorithm return.
 pub fn bytes(bytes: &[u8]) -> Result<Slice> {
-    Ok(Buffer::copy_of(bytes)?.into())
+    Slice::copy_of(bytes)
 }

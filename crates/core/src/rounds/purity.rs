@@ -7,7 +7,7 @@
 
 use super::{Round, Rounds, Task};
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// An algorithm of which each function is called twice. A difference is an error with `Status::Callback`, and
@@ -45,17 +45,13 @@ fn same(name: &str, node: Node, round: u32, one: Slice, other: Result<Slice>) ->
     }
 }
 
-fn copy(bytes: &[u8]) -> Result<Slice> {
-    Ok(Buffer::copy_of(bytes)?.into())
-}
-
 /// Calls a function with a task twice.
 fn call_twice(
     name: &str,
     task: &Task<'_>,
     step: impl Fn(&Task<'_>) -> Result<Slice>,
 ) -> Result<Slice> {
-    let state = copy(task.state)?;
+    let state = Slice::copy_of(task.state)?;
     let shared = task.shared.to_vec();
     let one = step(task)?;
     if **task.state != *state {
@@ -101,6 +97,8 @@ impl Rounds for PurityCheck<'_> {
 
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
         // Each call gets its own inbox, which it may change in place.
-        call_twice("absorb", task, |task| self.0.absorb(task, copy(&inbox)?))
+        call_twice("absorb", task, |task| {
+            self.0.absorb(task, Slice::copy_of(&inbox)?)
+        })
     }
 }

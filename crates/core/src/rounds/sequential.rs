@@ -10,7 +10,7 @@ use crate::block::Block;
 use crate::engine::{Algorithm, RoundContext, Subcube};
 use crate::members::Rank;
 use crate::vcube::{Node, NodeSet, VCube};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 
 /// Returns the final states of all nodes, in order, if each rank provides one of `inputs`.
@@ -111,7 +111,7 @@ impl SequentialRun<'_> {
                 &subcube,
                 block,
             )?;
-            proposals.push((*node, Buffer::copy_of(&proposal)?.into()));
+            proposals.push((*node, Slice::copy_of(&proposal)?));
         }
         let (_, before) = self.state_of(first);
         let decided = self.algorithm.decide(

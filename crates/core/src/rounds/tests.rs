@@ -7,6 +7,7 @@ use super::purity::PurityCheck;
 use super::sequential::run_all_nodes;
 use super::*;
 use crate::vcube::NodeSet;
+use ftsort_kernels::error::Status;
 use proptest::prelude::*;
 
 fn number(bytes: &[u8]) -> u64 {

@@ -9,7 +9,7 @@ use super::{MergeAndPlace, Method, PivotRule, Shape, Splitters};
 use crate::engine::{Algorithm, RoundContext, Subcube};
 use crate::members::{Members, Rank};
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 
 const DIMENSION: u32 = 2;
 const NODES: usize = 1 << DIMENSION;
@@ -69,7 +69,7 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn slice(bytes: &[u8]) -> Slice {
-    Buffer::copy_of(bytes).expect("a few bytes").into()
+    Slice::copy_of(bytes).expect("a few bytes")
 }
 
 proptest! {

@@ -58,15 +58,7 @@ pub(super) fn made_at_once(
             kernel.merge(&parts, &mut block)?;
             block.into()
         };
-        blocks.push(Block {
-            runs: vec![Run {
-                origin: Rank(node.0),
-                start: start as u64,
-                data,
-            }],
-            sorted: true,
-            digest: None,
-        });
+        blocks.push(Block::of_run(Run::new(Rank(node.0), start as u64, data)));
     }
     let inner = bounds.iter().take(shares.len()).skip(1);
     let cuts: Vec<Cut<&[u8]>> = inner.map(|bound| cut_at(kernel, &runs, bound)).collect();

@@ -56,7 +56,7 @@ impl<R: AsRef<[u8]>> Cut<R> {
     }
 
     /// Returns the number of records of a run that belong to the lower part.
-    fn records_below(&self, run: &Run, kernel: &dyn Kernel) -> usize {
+    pub(crate) fn records_below(&self, run: &Run, kernel: &dyn Kernel) -> usize {
         match self {
             Cut::AllUpper => 0,
             Cut::AllLower => run.data.len() / kernel.record_bytes(),
@@ -68,11 +68,7 @@ impl<R: AsRef<[u8]>> Cut<R> {
 /// Divides a run into its first `below` records and the others.
 fn divided(run: &Run, below: usize, record_bytes: usize) -> (Run, Run) {
     let cut = below * record_bytes;
-    let part = |start, bytes| Run {
-        origin: run.origin,
-        start,
-        data: run.data.part(bytes),
-    };
+    let part = |start, bytes| Run::new(run.origin, start, run.data.part(bytes));
     let others = part(run.start + below as u64, cut..run.data.len());
     (part(run.start, 0..cut), others)
 }

@@ -14,7 +14,7 @@ use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 
 /// HyperQuickSort on a cube of a given dimension.
@@ -128,9 +128,8 @@ impl Algorithm for HyperQuickSort<'_> {
             }
             PivotRule::Paper => {
                 let root = proposals.iter().find(|(node, _)| *node == subcube.root());
-                let (_, median) = root.ok_or_else(|| {
-                    Error::new(Status::Internal, "the root of a subcube proposed no pivot")
-                })?;
+                let (_, median) =
+                    root.ok_or_else(|| Error::internal("the root of a subcube proposed no pivot"))?;
                 Ok(median.to_vec())
             }
         }

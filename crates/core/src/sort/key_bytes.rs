@@ -203,7 +203,7 @@ mod tests {
             weight: 3,
         };
         let proposal = key_bytes.of_samples(&[sample]);
-        let proposal = (Node(0), Buffer::copy_of(&proposal).unwrap().into());
+        let proposal = (Node(0), Slice::copy_of(&proposal).unwrap());
         let proposals = vec![proposal; 64];
         let cuts = key_bytes.of_cuts(&vec![Cut::At(point); nodes - 1]);
         let budget = MemoryBudget::new();
@@ -237,7 +237,7 @@ mod tests {
                 .collect();
             let packed = key_bytes.of_samples(&samples);
             prop_assert!(packed.len() <= samples.len() * key_bytes.sample_bytes());
-            let proposal = vec![(Node(3), Buffer::copy_of(&packed).unwrap().into())];
+            let proposal = vec![(Node(3), Slice::copy_of(&packed).unwrap())];
             let whole = key_bytes.whole_samples(&proposal).unwrap();
             let back = decode_samples(&whole[0].1, key_bytes.record_bytes).unwrap();
             prop_assert_eq!(back.len(), samples.len());
@@ -272,7 +272,7 @@ mod tests {
                 let between = Cut::read_between(&whole, parts, key_bytes.record_bytes);
                 prop_assert_eq!(between.is_ok(), parts == cuts.len() + 1);
             }
-            let proposal = vec![(Node(3), Buffer::copy_of(&bytes).unwrap().into())];
+            let proposal = vec![(Node(3), Slice::copy_of(&bytes).unwrap())];
             if let Ok(whole) = key_bytes.whole_samples(&proposal) {
                 let again = key_bytes.of_whole_samples(whole).unwrap();
                 prop_assert_eq!(&again[0].1[..], &bytes[..]);

@@ -18,7 +18,7 @@ use crate::members::Rank;
 use crate::vcube::Node;
 use crate::wire::{Reader, VARINT_BYTES, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 
 /// A sort followed by its last rounds.
@@ -57,7 +57,7 @@ const IN_PLACE: u8 = 0;
 const MOVED: u8 = 1;
 
 fn undecodable() -> Error {
-    Error::new(Status::Internal, "the layout of the result does not decode")
+    Error::internal("the layout of the result does not decode")
 }
 
 /// Returns the position at which each node's part starts if the fault-free nodes share all records evenly.
@@ -457,13 +457,7 @@ impl Algorithm for MergeAndPlace<'_> {
             return Ok(blocks);
         }
         let merged = merged_each(self.kernel, blocks)?.into_iter();
-        let blocks = merged.map(|data| {
-            Block::of_sorted(vec![Run {
-                origin: Rank(0),
-                start: 0,
-                data,
-            }])
-        });
+        let blocks = merged.map(|data| Block::of_sorted(vec![Run::new(Rank(0), 0, data)]));
         Ok(blocks.collect())
     }
 
@@ -476,14 +470,7 @@ impl Algorithm for MergeAndPlace<'_> {
             return Ok(block);
         }
         let start = block_start(at.decision, at.node)?;
-        Ok(Block {
-            runs: vec![Run {
-                origin: Rank(at.node.0),
-                start,
-                data: merged(self.kernel, block)?,
-            }],
-            sorted: true,
-            digest: None,
-        })
+        let merged = merged(self.kernel, block)?;
+        Ok(Block::of_run(Run::new(Rank(at.node.0), start, merged)))
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::block::Block;
 use ftsort_kernels::buffer::{Buffer, Slice, UNIT};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::{Kernel, TASKS_PER_THREAD};
 
 /// The smallest and the largest size of a chunk in bytes. A chunk is a multiple of the smallest size, because
@@ -203,7 +203,7 @@ pub(super) fn merged(kernel: &dyn Kernel, block: Block) -> Result<Slice> {
     let mut merged = merged_each(kernel, vec![block])?;
     merged
         .pop()
-        .ok_or_else(|| Error::new(Status::Internal, "merging one block returned no block"))
+        .ok_or_else(|| Error::internal("merging one block returned no block"))
 }
 
 #[cfg(test)]
@@ -252,18 +252,9 @@ mod tests {
         });
         let slices: Vec<Slice> = slices.collect();
         let held: Vec<Slice> = shared.iter().map(|run| slices[*run].clone()).collect();
-        let block = Block {
-            runs: (0..)
-                .zip(slices)
-                .map(|(rank, data)| Run {
-                    origin: Rank(rank),
-                    start: 0,
-                    data,
-                })
-                .collect(),
-            sorted: true,
-            digest: None,
-        };
+        let runs_of_ranks = (0..).zip(slices);
+        let runs_of_ranks = runs_of_ranks.map(|(rank, data)| Run::new(Rank(rank), 0, data));
+        let block = Block::of_sorted(runs_of_ranks.collect());
         let kernel = pairs_by_first();
         let out = merged(&*kernel, block).unwrap();
         assert!(*out == *expected.as_flattened());
@@ -280,15 +271,11 @@ mod tests {
         let kernel = kernel_of(4, KeyKind::U32);
         let keys = |of: usize| (0..PART as u32).map(move |n| n * 3 + of as u32);
         let buffer = |of: usize| {
-            Slice::from(
-                Buffer::copy_of(&keys(of).flat_map(u32::to_ne_bytes).collect::<Vec<u8>>()).unwrap(),
-            )
+            Slice::copy_of(&keys(of).flat_map(u32::to_ne_bytes).collect::<Vec<u8>>()).unwrap()
         };
         let buffers: Vec<Slice> = (0..3).map(buffer).collect();
-        let run = |(rank, buffer): (u32, &Slice), part: usize| Run {
-            origin: Rank(rank),
-            start: 0,
-            data: buffer.part(part * PART..(part + 1) * PART),
+        let run = |(rank, buffer): (u32, &Slice), part: usize| {
+            Run::new(Rank(rank), 0, buffer.part(part * PART..(part + 1) * PART))
         };
         let block = |part: usize| {
             let runs = (0..).zip(&buffers).map(|of| run(of, part));

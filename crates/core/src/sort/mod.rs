@@ -47,7 +47,6 @@ pub use samplesort::SampleSort;
 pub use sft_bitonic::SftBitonic;
 
 use crate::block::Block;
-use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
@@ -66,8 +65,7 @@ fn sorted(mut block: Block, kernel: &dyn Kernel) -> Result<Block> {
         return Ok(block);
     }
     for run in &mut block.runs {
-        let empty = Slice::from(Buffer::default());
-        let mut buffer = std::mem::replace(&mut run.data, empty).into_buffer()?;
+        let mut buffer = std::mem::take(&mut run.data).into_buffer()?;
         kernel.sort(&mut buffer)?;
         run.data = buffer.into();
     }

@@ -9,8 +9,9 @@ use std::slice::ChunksExact;
 
 use crate::block::{Block, Run};
 use crate::vcube::Node;
+use crate::wire::Reader;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::{Kernel, ascending};
 use ftsort_kernels::random::SplitMix;
 
@@ -80,11 +81,15 @@ pub struct Sample<'a> {
 
 /// Returns the error for bytes that are no cuts.
 pub fn undecodable() -> Error {
-    Error::new(Status::Internal, "a message with cuts does not decode")
+    Error::internal("a message with cuts does not decode")
 }
 
 impl<R: AsRef<[u8]>> CutPoint<R> {
-    pub(crate) fn compare(&self, other: &CutPoint<R>, kernel: &dyn Kernel) -> Ordering {
+    pub(crate) fn compare<S: AsRef<[u8]>>(
+        &self,
+        other: &CutPoint<S>,
+        kernel: &dyn Kernel,
+    ) -> Ordering {
         kernel
             .compare(self.record.as_ref(), other.record.as_ref())
             .then(self.origin.cmp(&other.origin))
@@ -99,7 +104,7 @@ impl<R: AsRef<[u8]>> CutPoint<R> {
     }
 
     /// Copies the record.
-    pub(super) fn to_owned(&self) -> CutPoint {
+    pub(crate) fn to_owned(&self) -> CutPoint {
         CutPoint {
             record: self.record.as_ref().to_vec(),
             origin: self.origin,
@@ -134,15 +139,17 @@ impl<'a> CutPoint<&'a [u8]> {
 
     /// Decodes as [`CutPoint::decode`], without a copy of the record.
     fn read(bytes: &'a [u8], record_bytes: usize) -> Result<CutPoint<&'a [u8]>> {
-        let (record, rest) = bytes
-            .split_at_checked(record_bytes)
-            .ok_or_else(undecodable)?;
-        let (origin, position) = rest.split_at_checked(4).ok_or_else(undecodable)?;
-        Ok(CutPoint {
-            record,
-            origin: u32::from_le_bytes(origin.try_into().map_err(|_| undecodable())?),
-            position: u64::from_le_bytes(position.try_into().map_err(|_| undecodable())?),
-        })
+        let mut fields = Reader::new(bytes);
+        let mut point = || {
+            let record = fields.bytes(record_bytes)?;
+            let (origin, position) = (fields.u32()?, fields.u64()?);
+            fields.end(CutPoint {
+                record,
+                origin,
+                position,
+            })
+        };
+        point().ok_or_else(undecodable)
     }
 }
 

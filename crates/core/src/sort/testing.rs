@@ -8,7 +8,7 @@ use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Subcube};
 use crate::members::{Members, Rank};
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::{Kernel, kernel_of};
 use ftsort_kernels::record::KeyKind;
@@ -24,7 +24,7 @@ pub fn block_of(rank: u32, numbers: &[i32]) -> Block {
 }
 
 fn block_of_bytes(rank: u32, bytes: &[u8]) -> Block {
-    Block::input(Rank(rank), Buffer::copy_of(bytes).unwrap().into())
+    Block::input(Rank(rank), Slice::copy_of(bytes).unwrap())
 }
 
 pub fn bytes_of(inputs: &[Vec<i32>]) -> Vec<Vec<u8>> {
@@ -86,7 +86,7 @@ fn decide(
             };
             let proposal = called_twice(propose)?;
             assert!(proposal.len() <= algorithm.proposal_limit(round));
-            proposals.push((node, Buffer::copy_of(&proposal).unwrap().into()));
+            proposals.push((node, Slice::copy_of(&proposal).unwrap()));
         }
         let at = RoundContext::new(round, first, known(first));
         let proposals = united(algorithm, &at, proposals)?;

@@ -11,7 +11,7 @@ use crate::block::Block;
 use crate::engine::Algorithm;
 use crate::members::{Members, Rank, RankSet};
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout, PartFields};
 use ftsort_kernels::test_size::sized;
@@ -431,7 +431,7 @@ proptest! {
             block.sorted = true;
             let samples = pivot::spaced_samples(&block, *length, |_| 0, &*kernel);
             let samples = pivot::encode_samples(&samples);
-            proposals.push((Node(node), Slice::from(Buffer::copy_of(&samples).unwrap())));
+            proposals.push((Node(node), Slice::copy_of(&samples).unwrap()));
             all.extend(keys.into_iter().map(|key| (key, node)));
         }
         all.sort_unstable();

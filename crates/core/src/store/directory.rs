@@ -469,16 +469,8 @@ mod tests {
     }
 
     fn sample() -> Block {
-        let run = |origin, bytes: &[u8]| Run {
-            origin: Rank(origin),
-            start: 7,
-            data: Buffer::copy_of(bytes).unwrap().into(),
-        };
-        Block {
-            runs: vec![run(1, &[1; 100]), run(4, &[2; 3000])],
-            sorted: true,
-            digest: None,
-        }
+        let run = |origin, bytes: &[u8]| Run::new(Rank(origin), 7, Slice::copy_of(bytes).unwrap());
+        Block::of_sorted(vec![run(1, &[1; 100]), run(4, &[2; 3000])])
     }
 
     #[test]

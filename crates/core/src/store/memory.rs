@@ -50,12 +50,6 @@ impl Store for Memory {
         self.blocks.clear();
     }
 
-    fn leave(&mut self) {
-        self.clear();
-    }
-
-    fn sweep(&mut self) {}
-
     fn detach(&mut self, _removes: bool) -> Box<dyn Store> {
         Box::new(Memory {
             replicas: self.replicas,

@@ -105,11 +105,13 @@ pub trait Store: fmt::Debug {
     fn clear(&mut self);
 
     /// As `clear`, but entries that other ranks may still read stay in a shared store until `sweep`.
-    fn leave(&mut self);
+    fn leave(&mut self) {
+        self.clear();
+    }
 
     /// Removes the files that failed ranks left from past sorts in a shared store, except those of detached
     /// entries that this rank still has. Called on one rank after `clear`, when no rank reads them any more.
-    fn sweep(&mut self);
+    fn sweep(&mut self) {}
 
     /// Moves all entries into a store of their own, which outlives the sort, and continues as after `clear`. When
     /// that store is dropped it releases its entries for `remove_released`, if it `removes` them; otherwise `sweep`

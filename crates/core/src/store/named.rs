@@ -136,7 +136,7 @@ impl NamedStates {
                 "name is {name:?}: pass 1 to {NAME_LIMIT} characters, of the letters A to Z and a to z, the digits, and \
                  the characters - _ ."
             );
-            return Err(Error::new(Status::Argument, text));
+            return Err(Error::argument(text));
         }
         Ok(NamedStates {
             files,

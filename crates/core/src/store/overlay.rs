@@ -130,14 +130,10 @@ mod tests {
     use crate::block::Run;
     use crate::members::Rank;
     use crate::store::memory::Memory;
-    use ftsort_kernels::buffer::Buffer;
+    use ftsort_kernels::buffer::Slice;
 
     fn block(byte: u8) -> Block {
-        Block::of_sorted(vec![Run {
-            origin: Rank(0),
-            start: 0,
-            data: Buffer::copy_of(&[byte]).unwrap().into(),
-        }])
+        Block::of_run(Run::new(Rank(0), 0, Slice::copy_of(&[byte]).unwrap()))
     }
 
     #[test]

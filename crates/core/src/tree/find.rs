@@ -1,8 +1,8 @@
 //! Algorithm FIND_TREE of the 1996 paper, Section 3.1: a communication tree with few faulty links.
 //!
-//! The sink is a node without a faulty link. The dimensions are then chosen from the last stage to the first,
-//! each time the dimension along which the nodes of the tree so far have the fewest faulty links. Must never:
-//! read anything but the FAULT words, so that every rank with the same words finds the same tree.
+//! From a given sink the dimensions are chosen from the last stage to the first, each time the dimension along which
+//! the nodes of the tree so far have the fewest faulty links. The paper's choice of the sink is in `ftsort-papers`.
+//! Must never: read anything but the FAULT words, so that every rank with the same words finds the same tree.
 //!
 //! The paper prints the inner sum of its cost function (7) over the dimensions used so far. Its text, its
 //! Figure 11 and its Example 2 sum over the dimensions *not* used yet, and so does this code.
@@ -21,27 +21,6 @@ pub enum Cost {
     /// choice, because a node of the tree receives along every dimension that is unused when it is added.
     /// This cost is the number of faulty links that the choice adds to the tree.
     Added,
-}
-
-/// Returns the tree of FIND_TREE as printed: its sink is the first node without a faulty link. None if every
-/// node has a faulty link.
-pub fn find_tree(faults: &Faults) -> Option<Tree> {
-    let sink = faults.all_nodes().find(|node| faults.word(*node) == 0)?;
-    // The only node of a cube of dimension 0 has no links, and may be faulty.
-    (!faults.is_faulty(sink)).then(|| tree_to(sink, faults, Cost::Paper))
-}
-
-/// Returns a tree for any pattern of faults, or None if all nodes are faulty. Its sink is in the largest set
-/// of connected nodes, and has the fewest faulty links in that set; of several such nodes it is the first.
-///
-/// The paper's choice fails if each node has a faulty link, and may select a node that is connected to few
-/// others.
-pub fn find_tree_anyway(faults: &Faults) -> Option<Tree> {
-    let part = faults.largest_component();
-    let sink = part
-        .iter()
-        .min_by_key(|node| (faults.word(*node).count_ones(), node.0))?;
-    Some(tree_to(sink, faults, Cost::Paper))
 }
 
 /// Returns the tree with the given sink and the order of dimensions of the second part of FIND_TREE.
@@ -95,8 +74,7 @@ pub fn faulty_links(tree: &Tree, faults: &Faults) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::faults::Link;
-    use crate::tree::testing::{figure_9, figure_16, links_only, pattern};
+    use crate::tree::testing::{figure_9, figure_16, pattern};
     use proptest::prelude::*;
 
     #[test]
@@ -115,8 +93,7 @@ mod tests {
         assert_eq!(cost(0, &[0b000, 0b010], &[0, 2]), 0);
         assert_eq!(cost(2, &[0b000, 0b010], &[0, 2]), 1);
         // Step 4: the last dimension.
-        let tree = find_tree(&faults).expect("a tree");
-        assert_eq!(tree.sink(), Node(0b000));
+        let tree = tree_to(Node(0b000), &faults, Cost::Paper);
         assert_eq!(tree.order(), [2, 0, 1]);
         assert_eq!(faulty_links(&tree, &faults), 0);
     }
@@ -131,82 +108,15 @@ mod tests {
     #[test]
     fn figure_16_data_crosses_dimension_2_first() {
         let faults = figure_16();
-        let tree = find_tree(&faults).expect("a tree");
-        assert_eq!(tree.sink(), Node(0b001));
+        let tree = tree_to(Node(0b001), &faults, Cost::Paper);
         assert_eq!(tree.order(), [2, 1, 0]);
         // The faulty links are those of node 100, which the paper names, and of the faulty node.
         assert_eq!(tree.parent(Node(0b100)), Some(Node(0b000)));
         assert_eq!(faulty_links(&tree, &faults), 2);
     }
 
-    #[test]
-    fn theorem_7_does_not_hold_with_exactly_half_as_many_faulty_links_as_nodes() {
-        // All links of one dimension are faulty: every node has a faulty link, and the cube is divided into
-        // two parts.
-        for n in 1..=8 {
-            let mut faults = Faults::none(n);
-            for node in 0..1 << n {
-                faults.add_link(Link::of(Node(node), 0));
-            }
-            assert_eq!(faults.links().count(), 1 << (n - 1));
-            assert_eq!(find_tree(&faults), None);
-            assert_eq!(faults.largest_component().len(), 1 << (n - 1));
-        }
-    }
-
-    /// Node 0 of 64 and its neighbours are cut off from all other nodes by 30 faulty links, fewer than 32.
-    #[test]
-    fn chooses_a_sink_in_the_largest_component() {
-        let mut faults = Faults::none(6);
-        for neighbour in (0..6).map(|dimension| along(Node(0), dimension)) {
-            for dimension in (0..6).filter(|d| along(Node(0), *d) != neighbour) {
-                faults.add_link(Link::of(neighbour, dimension));
-            }
-        }
-        assert_eq!(faults.links().count(), 30);
-        // No node is isolated in the paper's sense, but most data does not reach the sink that the paper
-        // chooses. Theorem 7 therefore fails below its bound, too.
-        assert!(faults.all_nodes().all(|node| faults.word(node) != 0x3f));
-        let printed = find_tree(&faults).expect("a tree");
-        assert_eq!(printed.sink(), Node(0));
-        assert_eq!(faults.connected(printed.sink()).len(), 7);
-        let tree = find_tree_anyway(&faults).expect("a tree");
-        assert_eq!(tree.sink(), Node(7));
-        assert_eq!(faults.connected(tree.sink()).len(), 57);
-    }
-
-    #[test]
-    fn nodes_without_a_home_leave_node_0_without_a_faulty_link() {
-        for ranks in 1..=70 {
-            let faults = Faults::of_ranks(ranks);
-            let tree = find_tree(&faults).expect("a tree");
-            assert_eq!(tree.sink(), Node(0), "{ranks} ranks");
-        }
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(512))]
-        #[test]
-        fn theorem_3_fewer_faulty_links_than_half_the_nodes(faults in links_only(1..=7)) {
-            let found = find_tree(&faults);
-            if faults.links().count() < 1 << (faults.dimensions() - 1) {
-                prop_assert!(found.is_some());
-            }
-            let free = faults.all_nodes().find(|node| faults.word(*node) == 0);
-            prop_assert_eq!(found.map(|tree| tree.sink()), free);
-        }
-
-        #[test]
-        fn finds_a_tree_if_a_node_is_fault_free(faults in pattern(0..=6)) {
-            let fault_free = faults.len() - faults.nodes().len();
-            let tree = find_tree_anyway(&faults);
-            prop_assert_eq!(tree.is_some(), fault_free > 0);
-            if let Some(tree) = tree {
-                let part = faults.connected(tree.sink());
-                prop_assert_eq!(part.len(), faults.largest_component().len());
-            }
-        }
-
         /// The sum of the added costs over all stages, with the sink's own faulty links, is the number of
         /// faulty links of the tree.
         #[test]

@@ -9,7 +9,7 @@ use bytemuck::Pod;
 
 use super::run::traverse::{Division, MergeOperator};
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::record::KeyKind;
 
@@ -47,14 +47,14 @@ impl Sorted<'_> {
                 "{} bytes are not a whole number of records of {size} bytes",
                 list.len()
             );
-            return Err(Error::new(Status::Argument, text));
+            return Err(Error::argument(text));
         }
         match self.kernel.first_disorder(list) {
             None => Ok(()),
             Some(index) => {
                 let text =
                     format!("the list is not sorted: record {index} comes after the next one");
-                Err(Error::new(Status::Argument, text))
+                Err(Error::argument(text))
             }
         }
     }
@@ -117,14 +117,15 @@ pub struct Elementwise {
 impl Elementwise {
     /// Checks that a contribution is an array of such numbers. Returns `Status::Argument` if it is not.
     pub fn check(&self, array: &[u8]) -> Result<()> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         match self.kind.natural_bytes() {
             Some(size) if array.len().is_multiple_of(size) => Ok(()),
-            Some(size) => refuse(format!(
+            Some(size) => Err(Error::argument(format!(
                 "the contribution has {} bytes, which is not a multiple of {size}, the size of a number",
                 array.len()
+            ))),
+            None => Err(Error::argument(
+                "only numbers can be combined element by element",
             )),
-            None => refuse("only numbers can be combined element by element".into()),
         }
     }
 }
@@ -137,7 +138,7 @@ impl MergeOperator for Elementwise {
                 low.len(),
                 high.len()
             );
-            return Err(Error::new(Status::Argument, text));
+            return Err(Error::argument(text));
         }
         self.check(low)?;
         let mut out = Buffer::copy_of(low)?;
@@ -237,6 +238,7 @@ fn combine<T: Number>(operation: Operation, out: &mut [u8], other: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::error::Status;
 
     fn merged<T: Pod>(kind: KeyKind, operation: Operation, low: &[T], high: &[T]) -> Vec<T> {
         let fold = Elementwise {

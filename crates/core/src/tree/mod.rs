@@ -6,24 +6,21 @@
 //! | file | content | of the paper |
 //! |---|---|---|
 //! | [`faults`] | faulty links and nodes; connected nodes | Section 3.1, FAULT |
-//! | [`detect`] | from missed tests to faulty links and nodes; timeouts of tests | Figures 7 and 8, DETECT |
+//! | [`detect`] | timeouts of tests | Figure 7, DETECT |
 //! | [`shape`] | trees with any sink and order of dimensions; active, passive and idle nodes | Section 2.2 |
 //! | [`find`] | a tree with few faulty links | Figure 10, FIND_TREE |
-//! | [`shares`] | the share of the data that each node gets | UDD, Sections 3.2 and 3.3 |
 //! | [`plan`] | the messages of a tree communication, with detours | Figure 13, FTTC |
 //! | [`schedule`] | the link that each message crosses in each step | Theorem 5 |
 //! | [`fold`] | operations that merge data | Sections 1 and 2 |
-//! | [`run`] | tree communication over the engine, with failures at run time |
+//! | [`run`] | tree communication over the engine, with failures at run time; shares of data | UDD, Sections 3.2 and 3.3 |
 //!
-//! The crate `ftsort-papers` has the paper's other algorithms and figures: EXHAUST, the cost of schedules,
-//! and Figure 13 as printed.
+//! The crate `ftsort-papers` has the paper's other algorithms and figures: DETECT for any reports of nodes, the sink of
+//! FIND_TREE, EXHAUST, the cost of schedules, and Figure 13 as printed.
 //!
 //! All modules but [`run`] are pure, so ranks that agree on the faults agree on everything else. They are
-//! used in this order: collect the words that [`detect::Reports`] needs, and agree on its [`faults::Faults`];
-//! find a tree with [`find::find_tree_anyway`], or with [`find::tree_to`] for a given sink;
-//! [`shares::data_nodes`] are the nodes that can contribute; create [`plan::TreePlan`] and
-//! [`schedule::TreeSchedule`]; then in each step send and receive the messages of
-//! [`schedule::TreeSchedule::of`] for the own node. Later faults require a new tree, plan and schedule, which
+//! used in this order: find a tree with [`find::tree_to`]; the nodes that are connected to its sink
+//! ([`faults::Faults::connected`]) can contribute; create [`plan::TreePlan`] and [`schedule::TreeSchedule`]; then send
+//! and receive the messages of each step. Later faults require a new tree, plan and schedule, which
 //! [`run`] computes; the paper assumes that no fault occurs at run time.
 //!
 //! Guarantee for any faulty links and any faulty nodes (nodes without a home rank among them): if all nodes
@@ -40,6 +37,5 @@ pub mod plan;
 pub mod run;
 pub mod schedule;
 pub mod shape;
-pub mod shares;
 #[cfg(any(test, feature = "strategies"))]
 pub mod testing;

@@ -25,6 +25,7 @@ use std::ops::Range;
 use crate::tree::faults::Faults;
 use crate::tree::shape::Tree;
 use crate::vcube::{Node, NodeSet};
+use ftsort_kernels::error::listed;
 
 /// One of several equal parts of a node's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,12 +109,8 @@ pub struct CutOff {
 
 impl fmt::Display for CutOff {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "no path to node {} from ", self.sink)?;
-        for (index, node) in self.nodes.iter().enumerate() {
-            let before = if index == 0 { "" } else { ", " };
-            write!(out, "{before}{node}")?;
-        }
-        Ok(())
+        let nodes = listed(&self.nodes);
+        write!(out, "no path to node {} from {nodes}", self.sink)
     }
 }
 
@@ -181,19 +178,6 @@ impl TreePlan {
     /// The messages. Each comes after the messages that end at its sender.
     pub fn messages(&self) -> &[TreeMessage] {
         &self.messages
-    }
-
-    /// Returns the paper's k: the number of stages at which an active node with data has a faulty link to its
-    /// passive neighbour.
-    pub fn faulty_stages(&self) -> u32 {
-        let mut stages: Vec<u32> = self
-            .messages
-            .iter()
-            .filter(|message| message.purpose != MessagePurpose::ToParent)
-            .map(|message| message.stage)
-            .collect();
-        stages.dedup();
-        stages.len() as u32
     }
 
     /// Returns the number of messages with this purpose.
@@ -329,19 +313,12 @@ impl PlanBuilder<'_> {
 mod tests {
     use super::*;
     use crate::tree::faults::Link;
-    use crate::tree::find::{find_tree, find_tree_anyway};
-    use crate::tree::shares::data_nodes;
-    use crate::tree::testing::{cases, faults, figure_9, figure_14, figure_16, pattern};
+    use crate::tree::find::{Cost, tree_to};
+    use crate::tree::testing::{cases, faults, figure_9, figure_14, figure_16, of_ranks};
     use proptest::prelude::*;
 
-    fn every_node(faults: &Faults) -> NodeSet {
-        let mut nodes = NodeSet::new(faults.len());
-        faults.all_nodes().for_each(|node| nodes.insert(node));
-        nodes
-    }
-
     fn planned(faults: &Faults, tree: &Tree, remedy: Remedy) -> TreePlan {
-        let data_nodes = data_nodes(faults, tree.sink());
+        let data_nodes = faults.connected(tree.sink());
         TreePlan::new(tree, faults, &data_nodes, remedy).expect("all are connected")
     }
 
@@ -356,7 +333,7 @@ mod tests {
     #[test]
     fn messages_follow_a_tree_without_faulty_links() {
         let faults = figure_9();
-        let tree = find_tree(&faults).expect("a tree");
+        let tree = tree_to(Node(0b000), &faults, Cost::Paper);
         let plan = planned(&faults, &tree, Remedy::Partition);
         assert_eq!(plan.count(MessagePurpose::ToParent), 7);
         assert_eq!(plan.messages().len(), 7);
@@ -380,10 +357,7 @@ mod tests {
             [Fraction { index: 0, of: 2 }, Fraction { index: 1, of: 2 }]
         );
         assert_eq!(paths(&plan, 0, MessagePurpose::ToParent).len(), 7);
-        assert_eq!(
-            (plan.faulty_stages(), plan.count(MessagePurpose::Detour)),
-            (1, 0)
-        );
+        assert_eq!(plan.count(MessagePurpose::Detour), 0);
     }
 
     #[test]
@@ -396,7 +370,7 @@ mod tests {
     #[test]
     fn example_4_node_100_sends_all_data_to_node_101() {
         let faults = figure_16();
-        let tree = find_tree(&faults).expect("a tree");
+        let tree = tree_to(Node(0b001), &faults, Cost::Paper);
         let plan = planned(&faults, &tree, Remedy::Partition);
         assert_eq!(paths(&plan, 0, MessagePurpose::Delegated), [[0b100, 0b101]]);
         assert_eq!(plan.messages()[0].fraction, Fraction::ALL);
@@ -442,11 +416,16 @@ mod tests {
     fn names_the_nodes_that_are_cut_off() {
         let faults = faults(2, &[(0, 1), (0, 2)], &[3]);
         let tree = Tree::simple(2);
-        let error = TreePlan::new(&tree, &faults, &every_node(&faults), Remedy::Partition);
+        let error = TreePlan::new(
+            &tree,
+            &faults,
+            &NodeSet::all(faults.len()),
+            Remedy::Partition,
+        );
         let error = error.expect_err("all other nodes are cut off");
         assert_eq!(error.nodes, [Node(1), Node(2), Node(3)]);
         assert_eq!(error.to_string(), "no path to node 0 from 1, 2, 3");
-        let alone = data_nodes(&faults, Node(0));
+        let alone = faults.connected(Node(0));
         let plan = TreePlan::new(&tree, &faults, &alone, Remedy::Partition);
         assert_eq!(plan.expect("the data is at the sink").messages(), []);
     }
@@ -470,13 +449,13 @@ mod tests {
     #[test]
     fn plans_for_any_number_of_ranks() {
         for ranks in 1..=40 {
-            let faults = Faults::of_ranks(ranks);
-            let tree = find_tree(&faults).expect("node 0 has no faulty link");
+            let faults = of_ranks(ranks);
+            let tree = tree_to(Node(0), &faults, Cost::Paper);
             let plan = planned(&faults, &tree, Remedy::Partition);
             assert_eq!(plan.contributors().len(), ranks);
             // The parent of a rank's home node has a smaller identifier, and therefore a home rank.
-            assert_eq!(plan.faulty_stages(), 0, "{ranks} ranks");
-            assert_eq!(plan.messages().len(), ranks - 1);
+            let of_tree = plan.count(MessagePurpose::ToParent);
+            assert_eq!((of_tree, plan.messages().len()), (ranks - 1, ranks - 1));
         }
     }
 
@@ -504,12 +483,9 @@ mod tests {
         }
 
         #[test]
-        fn fails_if_and_only_if_data_is_cut_off(faults in pattern(0..=6), selected: u64) {
-            let Some(tree) = find_tree_anyway(&faults) else { return Ok(()) };
-            let mut contributors = NodeSet::new(faults.len());
-            for node in faults.all_nodes().filter(|node| selected >> node.0 & 1 == 1) {
-                contributors.insert(node);
-            }
+        fn fails_if_and_only_if_data_is_cut_off((faults, tree) in cases(0..=6), selected: u64) {
+            let nodes = faults.all_nodes().filter(|node| selected >> node.0 & 1 == 1);
+            let contributors = NodeSet::from_nodes(faults.len(), nodes);
             let reached = faults.connected(tree.sink());
             let lost: Vec<Node> = contributors.iter().filter(|node| !reached.contains(*node)).collect();
             match TreePlan::new(&tree, &faults, &contributors, Remedy::Partition) {

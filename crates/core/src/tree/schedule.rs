@@ -79,19 +79,6 @@ impl TreeSchedule {
     pub fn steps(&self) -> &[Vec<LinkMessage>] {
         &self.steps
     }
-
-    /// Returns the schedule of the first `steps` steps.
-    pub fn first(&self, steps: usize) -> TreeSchedule {
-        let steps = self.steps[..steps].to_vec();
-        TreeSchedule { steps }
-    }
-
-    /// Returns the hops that a node sends or receives in each step.
-    pub fn of(&self, node: Node) -> impl Iterator<Item = Vec<LinkMessage>> + '_ {
-        let own = move |transfer: &&LinkMessage| transfer.from == node || transfer.to == node;
-        let steps = self.steps.iter();
-        steps.map(move |step| step.iter().filter(own).copied().collect())
-    }
 }
 
 /// The state of a schedule under construction.
@@ -202,7 +189,6 @@ mod tests {
     use crate::tree::faults::Faults;
     use crate::tree::plan::Remedy;
     use crate::tree::shape::Tree;
-    use crate::tree::shares::data_nodes;
     use crate::tree::testing::{cases, faults};
     use proptest::prelude::*;
 
@@ -227,7 +213,7 @@ mod tests {
     ];
 
     fn plan(faults: &Faults, tree: &Tree, remedy: Remedy) -> TreePlan {
-        let data_nodes = data_nodes(faults, tree.sink());
+        let data_nodes = faults.connected(tree.sink());
         TreePlan::new(tree, faults, &data_nodes, remedy).expect("all are connected")
     }
 
@@ -252,9 +238,11 @@ mod tests {
         );
         let steps = MACHINES.map(|machine| TreeSchedule::new(&plan, machine).steps().len());
         assert_eq!(steps, [4, 3, 5, 4]);
-        let seven: Vec<usize> = TreeSchedule::new(&plan, MACHINES[2])
-            .of(Node(7))
-            .map(|step| step.len())
+        let schedule = TreeSchedule::new(&plan, MACHINES[2]);
+        let of_seven = |hop: &&LinkMessage| hop.from == Node(7) || hop.to == Node(7);
+        let steps = schedule.steps().iter();
+        let seven: Vec<usize> = steps
+            .map(|step| step.iter().filter(of_seven).count())
             .collect();
         assert_eq!(seven, [1, 1, 0, 0, 0]);
     }

@@ -20,6 +20,13 @@ pub fn faults(dimensions: u32, links: &[(u32, u32)], nodes: &[u32]) -> Faults {
     faults
 }
 
+/// Returns the smallest cube with a node for each rank. The nodes without a home rank are faulty.
+pub fn of_ranks(ranks: usize) -> Faults {
+    let nodes = ranks.next_power_of_two();
+    let homeless: Vec<u32> = (ranks as u32..nodes as u32).collect();
+    faults(nodes.trailing_zeros(), &[], &homeless)
+}
+
 /// Returns Figure 9. The text gives FAULT(101) = <011> and, in Example 2, all costs; only these links agree
 /// with them.
 pub fn figure_9() -> Faults {

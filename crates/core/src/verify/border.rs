@@ -63,20 +63,6 @@ impl<'a> Border<'a> {
         })
     }
 
-    /// As [`Border::write`], to a buffer.
-    pub fn encode(&self, words: &mut Vec<u8>) {
-        let mut out = Writer::new();
-        self.write(&mut out);
-        words.extend(out.finish());
-    }
-
-    /// As [`Border::read`], at the start of a buffer. Returns the bytes after the border as well.
-    pub fn decode(words: &'a [u8], record_bytes: usize) -> Option<(Border<'a>, &'a [u8])> {
-        let mut fields = Reader::new(words);
-        let border = Border::read(&mut fields, record_bytes)?;
-        Some((border, fields.rest()))
-    }
-
     /// Returns whether a block can have this border: two whole records in order, or none.
     fn is_possible(&self, kernel: &dyn Kernel) -> bool {
         let size = match self.count {
@@ -133,13 +119,15 @@ mod tests {
         #[test]
         fn a_border_survives_a_round_trip(block: Vec<u8>, node: u32, after: Vec<u8>) {
             let border = Border::of(Node(node), &block, &*kernel());
-            let mut words = Vec::new();
-            border.encode(&mut words);
-            let length = words.len();
+            let mut out = Writer::new();
+            border.write(&mut out);
+            let length = out.len();
             prop_assert!(length <= Border::limit(1));
-            prop_assert_eq!(Border::decode(&words[..length - 1], 1), None);
-            words.extend(&after);
-            prop_assert_eq!(Border::decode(&words, 1), Some((border, &after[..])));
+            let words = out.bytes(&after).finish();
+            prop_assert_eq!(Border::read(&mut Reader::new(&words[..length - 1]), 1), None);
+            let mut fields = Reader::new(&words);
+            prop_assert_eq!(Border::read(&mut fields, 1), Some(border));
+            prop_assert_eq!(fields.rest(), &after[..]);
         }
 
         #[test]

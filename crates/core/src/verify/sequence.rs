@@ -60,11 +60,6 @@ impl<B: Clone + Deref<Target = [u8]>> Sequence<B> {
         }
     }
 
-    /// Returns whether the blocks of all nodes are known.
-    pub fn is_complete(&self) -> bool {
-        self.blocks.iter().all(Option::is_some)
-    }
-
     /// Returns the size of all known blocks, in bytes.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().flatten().map(|block| block.len()).sum()
@@ -118,7 +113,7 @@ mod tests {
         assert!(sequence.nodes().eq([4, 5, 6, 7].map(Node)));
         sequence.set_block(Node(3), Some(vec![3]));
         assert_eq!(sequence.block(Node(3)), None);
-        assert_eq!((sequence.bytes(), sequence.is_complete()), (1, false));
+        assert_eq!(sequence.bytes(), 1);
     }
 
     proptest! {

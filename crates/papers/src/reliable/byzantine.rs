@@ -206,7 +206,7 @@ impl ByzantineNode {
     fn with_duplicate(&self, block: &[u8], view: &PeerView<SortedRecords>) -> SortedRecords {
         let mut records = self.records(block);
         let at = (self.salt % records.len().max(1) as u64) as usize;
-        let current = view.current();
+        let current = &view.current;
         let later = current.nodes().filter(|node| *node >= self.about);
         let others = later
             .chain(current.nodes())

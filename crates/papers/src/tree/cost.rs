@@ -83,12 +83,11 @@ mod tests {
     use ftsort_core::tree::plan::Remedy;
     use ftsort_core::tree::schedule::{LinkModel, Ports, StageStart};
     use ftsort_core::tree::shape::Tree;
-    use ftsort_core::tree::shares::data_nodes;
     use ftsort_core::tree::testing::{cases, figure_14};
     use proptest::prelude::*;
 
     fn counted(faults: &Faults, tree: &Tree, remedy: Remedy, merging: Merging) -> PlanCost {
-        let holders = data_nodes(faults, tree.sink());
+        let holders = faults.connected(tree.sink());
         let plan = TreePlan::new(tree, faults, &holders, remedy).expect("connected");
         let machine = LinkModel {
             ports: Ports::All,
@@ -136,7 +135,7 @@ mod tests {
     proptest! {
         #[test]
         fn all_data_crosses_the_links_of_the_sink((faults, tree) in cases(1..=6)) {
-            let data_nodes = data_nodes(&faults, tree.sink());
+            let data_nodes = faults.connected(tree.sink());
             prop_assume!(data_nodes.len() > 1);
             for remedy in [Remedy::Partition, Remedy::Reroute] {
                 let lists = counted(&faults, &tree, remedy, Merging::Adds);

@@ -118,8 +118,9 @@ fn subsets(set: u32) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::find::{find_tree, find_tree_anyway};
     use ftsort_core::tree::faults::Link;
-    use ftsort_core::tree::find::{Cost, find_tree, find_tree_anyway, tree_to};
+    use ftsort_core::tree::find::{Cost, tree_to};
     use ftsort_core::tree::testing::{figure_9, figure_16, pattern};
     use ftsort_kernels::random::SplitMix;
     use proptest::prelude::*;

@@ -81,12 +81,11 @@ pub fn broadcast_steps(source: Node, faults: &Faults) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::find::{faulty_stages, find_tree};
     use ftsort_core::tree::faults::Link;
-    use ftsort_core::tree::find::find_tree;
     use ftsort_core::tree::plan::{MessagePurpose, Remedy};
     use ftsort_core::tree::schedule::{LinkModel, Ports, StageStart, TreeSchedule};
     use ftsort_core::tree::shape::Tree;
-    use ftsort_core::tree::shares::data_nodes;
     use ftsort_core::tree::testing::{cases, figure_14};
     use proptest::prelude::*;
 
@@ -124,7 +123,7 @@ mod tests {
     }
 
     fn planned(tree: &Tree, faults: &Faults, remedy: Remedy) -> TreePlan {
-        let all = data_nodes(faults, tree.sink());
+        let all = faults.connected(tree.sink());
         TreePlan::new(tree, faults, &all, remedy).expect("connected")
     }
 
@@ -197,7 +196,7 @@ mod tests {
                     stage_start: StageStart::Synchronous,
                 };
                 let steps = TreeSchedule::new(&plan, machine).steps().len() as u32;
-                assert_eq!(steps, n + plan.faulty_stages());
+                assert_eq!(steps, n + faulty_stages(&plan));
                 longest_tree = longest_tree.max(steps);
             }
             assert!(longest_tree < 2 * n && longest_broadcast <= n + 1);

@@ -64,9 +64,9 @@ impl PrintedErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftsort_core::tree::find::{Cost, find_tree, tree_to};
+    use crate::tree::find::find_tree;
+    use ftsort_core::tree::find::{Cost, tree_to};
     use ftsort_core::tree::plan::{MessagePurpose, Remedy, TreePlan};
-    use ftsort_core::tree::shares::data_nodes;
     use ftsort_core::tree::testing::{faults, figure_9, figure_14, figure_16, links_only};
     use proptest::prelude::*;
 
@@ -124,7 +124,7 @@ mod tests {
         fn the_plan_sends_the_parts_that_are_not_lost(faults in links_only(1..=6), seed: u32) {
             let sink = Node(seed & (faults.len() as u32 - 1));
             let tree = tree_to(sink, &faults, Cost::Paper);
-            let all = data_nodes(&faults, sink);
+            let all = faults.connected(sink);
             // A node that is cut off has no data, and does not send in the plan.
             if all.len() < faults.len() {
                 return Ok(());

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use ftsort_core::tree::plan::Fraction;
-use ftsort_core::tree::schedule::{LinkMessage, TreeSchedule};
+use ftsort_core::tree::schedule::LinkMessage;
 
 /// The items at all nodes.
 struct NodeLists<T> {
@@ -57,16 +57,16 @@ fn divide<T>(mut items: Vec<T>, of: u32) -> Vec<Vec<T>> {
     parts
 }
 
-/// Applies a schedule to the items that each node holds. Returns the items afterwards, or None if a
+/// Applies the steps of a schedule to the items that each node holds. Returns the items afterwards, or None if a
 /// node must forward a message that it did not receive, which no plan asks for.
-pub fn replay<T>(schedule: &TreeSchedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
+pub fn replay<T>(steps: &[Vec<LinkMessage>], holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
     let nodes = holdings.len();
     let mut lists = NodeLists {
         held: holdings,
         parts: (0..nodes).map(|_| None).collect(),
         passing: (0..nodes).map(|_| VecDeque::new()).collect(),
     };
-    for step in schedule.steps() {
+    for step in steps {
         let moved: Option<Vec<Vec<T>>> = step.iter().map(|transfer| lists.take(transfer)).collect();
         for (transfer, items) in step.iter().zip(moved?) {
             lists.put(transfer, items);
@@ -78,12 +78,11 @@ pub fn replay<T>(schedule: &TreeSchedule, holdings: Vec<Vec<T>>) -> Option<Vec<V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::find::{faulty_stages, find_tree};
     use ftsort_core::tree::faults::{Faults, Link};
-    use ftsort_core::tree::find::find_tree;
     use ftsort_core::tree::plan::{MessagePurpose, Remedy, TreePlan};
-    use ftsort_core::tree::schedule::{LinkModel, Ports, StageStart};
+    use ftsort_core::tree::schedule::{LinkModel, Ports, StageStart, TreeSchedule};
     use ftsort_core::tree::shape::Tree;
-    use ftsort_core::tree::shares::data_nodes;
     use ftsort_core::tree::testing::{cases, faults, figure_14, figure_16, links_only};
     use ftsort_core::vcube::{Node, NodeSet};
     use proptest::prelude::*;
@@ -112,7 +111,7 @@ mod tests {
         holdings: &[Vec<(u32, usize)>],
         node: u32,
     ) -> Vec<(u32, usize)> {
-        let mut lists = replay(&schedule.first(steps), holdings.to_vec()).expect("complete");
+        let mut lists = replay(&schedule.steps()[..steps], holdings.to_vec()).expect("complete");
         let mut held = lists.swap_remove(node as usize);
         held.sort_unstable();
         held
@@ -121,7 +120,7 @@ mod tests {
     #[test]
     fn example_3_step_by_step() {
         let (faults, tree) = (figure_14(), Tree::simple(4));
-        let all = data_nodes(&faults, tree.sink());
+        let all = faults.connected(tree.sink());
         let holdings = items(&faults, &all, 4);
         let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition);
         let schedule = TreeSchedule::new(&plan.expect("all are connected"), LOCKSTEP);
@@ -154,7 +153,7 @@ mod tests {
     fn example_4_step_by_step() {
         let faults = figure_16();
         let tree = find_tree(&faults).expect("a tree");
-        let all = data_nodes(&faults, tree.sink());
+        let all = faults.connected(tree.sink());
         let holdings = items(&faults, &all, 1);
         let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition);
         let schedule = TreeSchedule::new(&plan.expect("all are connected"), LOCKSTEP);
@@ -188,7 +187,7 @@ mod tests {
         for ports in [Ports::All, Ports::One] {
             for stage_start in [StageStart::Synchronous, StageStart::PerNode] {
                 let schedule = TreeSchedule::new(&plan, LinkModel { ports, stage_start });
-                let mut after = replay(&schedule, holdings.clone()).expect("complete");
+                let mut after = replay(schedule.steps(), holdings.clone()).expect("complete");
                 after[sink.0 as usize].sort_unstable();
                 prop_assert_eq!(&after[sink.0 as usize], &all);
                 prop_assert_eq!(after.concat().len(), all.len());
@@ -214,9 +213,9 @@ mod tests {
         let faults = faults(4, &links, &[]);
         let tree = find_tree(&faults).expect("Theorem 3");
         assert_eq!((tree.sink(), tree.order()), (Node(0), &[2, 3, 1, 0][..]));
-        let all = data_nodes(&faults, tree.sink());
+        let all = faults.connected(tree.sink());
         let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
-        assert_eq!(plan.faulty_stages(), 2);
+        assert_eq!(faulty_stages(&plan), 2);
         let around = plan
             .messages()
             .iter()
@@ -240,7 +239,7 @@ mod tests {
         let mut open = vec![(Faults::none(n), 0)];
         while let Some((faults, next)) = open.pop() {
             let tree = find_tree(&faults).expect("Theorem 3");
-            let all = data_nodes(&faults, tree.sink());
+            let all = faults.connected(tree.sink());
             let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
             let steps = TreeSchedule::new(&plan, LOCKSTEP).steps().len();
             patterns += 1;
@@ -277,7 +276,7 @@ mod tests {
             each in 0_usize..9,
             some: u64,
         ) {
-            let all = data_nodes(&faults, tree.sink());
+            let all = faults.connected(tree.sink());
             let mut few = NodeSet::new(faults.len());
             all.iter().filter(|node| some >> node.0 & 1 == 1).for_each(|node| few.insert(node));
             for remedy in [Remedy::Partition, Remedy::Delegate, Remedy::Reroute] {
@@ -292,9 +291,9 @@ mod tests {
             faults in links_only(1..=7),
         ) {
             let Some(tree) = find_tree(&faults) else { return Ok(()) };
-            let all = data_nodes(&faults, tree.sink());
+            let all = faults.connected(tree.sink());
             let plan = check(&faults, &tree, Remedy::Partition, &all, 3)?;
-            let (n, k) = (faults.dimensions(), plan.faulty_stages());
+            let (n, k) = (faults.dimensions(), faulty_stages(&plan));
             // All links of the sink are fault-free, so the last stage cannot be faulty.
             prop_assert!(k < n);
             let steps = TreeSchedule::new(&plan, LOCKSTEP).steps().len() as u32;
@@ -311,7 +310,7 @@ mod tests {
         ) {
             prop_assume!(faults.links().count() < 1 << (faults.dimensions() - 1));
             let tree = find_tree(&faults).expect("Theorem 3");
-            let all = data_nodes(&faults, tree.sink());
+            let all = faults.connected(tree.sink());
             check(&faults, &tree, Remedy::Partition, &all, 2)?;
         }
     }

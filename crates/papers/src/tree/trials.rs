@@ -13,14 +13,14 @@ use std::ops::RangeInclusive;
 
 use crate::tree::cost::{self, Merging};
 use crate::tree::exhaust::{fewest_faulty_links, fewest_with_sink};
+use crate::tree::find::{faulty_stages, find_tree, find_tree_anyway, not_isolated};
 use crate::tree::printed::{PrintedErrors, figure_13};
 use crate::tree::replay::replay;
 use ftsort_core::tree::faults::{Faults, Link};
-use ftsort_core::tree::find::{Cost, faulty_links, find_tree, find_tree_anyway, tree_to};
+use ftsort_core::tree::find::{Cost, faulty_links, tree_to};
 use ftsort_core::tree::plan::{MessagePurpose, Remedy, TreePlan};
 use ftsort_core::tree::schedule::{LinkModel, Ports, StageStart, TreeSchedule};
 use ftsort_core::tree::shape::Tree;
-use ftsort_core::tree::shares::{data_nodes, not_isolated};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::random::SplitMix;
 
@@ -123,7 +123,7 @@ pub fn examine(faults: &Faults, optimum: bool) -> Option<PatternSample> {
     let printed = find_tree(faults);
     let found = printed.is_some();
     let tree = printed.or_else(|| find_tree_anyway(faults))?;
-    let all = data_nodes(faults, tree.sink());
+    let all = faults.connected(tree.sink());
     let plan = |remedy: Remedy| TreePlan::new(&tree, faults, &all, remedy);
     let mut counts = trees(&tree, faults, optimum);
     let plans = [Remedy::Partition, Remedy::Delegate, Remedy::Reroute].map(plan);
@@ -154,7 +154,7 @@ fn share(is: bool) -> f64 {
 /// of Figure 13 as printed.
 fn trees(tree: &Tree, faults: &Faults, optimum: bool) -> Vec<(&'static str, f64)> {
     let with_data = not_isolated(faults);
-    let contributors = data_nodes(faults, tree.sink());
+    let contributors = faults.connected(tree.sink());
     let cut_off = with_data
         .iter()
         .filter(|node| !contributors.contains(*node))
@@ -212,7 +212,7 @@ const ONE_PORT: LinkModel = LinkModel {
 /// Returns the paper's formulas for a plan, and the cases where they do not hold.
 fn stages(partition: &TreePlan) -> [(&'static str, f64); 6] {
     let n = partition.tree().dimensions();
-    let k = partition.faulty_stages();
+    let k = faulty_stages(partition);
     let detours = partition.count(MessagePurpose::Detour);
     [
         ("faulty_stages", f64::from(k)),
@@ -309,7 +309,7 @@ fn undelivered(plan: &TreePlan) -> Option<String> {
     let mut sent = holdings.concat();
     sent.sort_unstable();
     let sink = plan.tree().sink();
-    let after = replay(&TreeSchedule::new(plan, PAPER), holdings);
+    let after = replay(TreeSchedule::new(plan, PAPER).steps(), holdings);
     let Some(mut arrived) = after.and_then(|held| held.into_iter().nth(sink.0 as usize)) else {
         return Some("a node must forward a message that it did not receive".into());
     };
@@ -327,7 +327,7 @@ fn theorems(plan: &TreePlan, faults: &Faults, found: bool) -> Option<String> {
         return Some("Theorem 3: few faulty links, but every node has one".into());
     }
     let steps = TreeSchedule::new(plan, PAPER).steps().len() as u32;
-    let k = plan.faulty_stages();
+    let k = faulty_stages(plan);
     let exact = plan.count(MessagePurpose::Detour) == 0;
     if exact && steps > n + k {
         return Some(format!("Theorem 5: {steps} steps with {k} faulty stages"));
@@ -457,7 +457,7 @@ mod tests {
         };
         let faults = cell.draw(1, 0);
         let tree = find_tree(&faults).expect("Theorem 3");
-        let all = data_nodes(&faults, tree.sink());
+        let all = faults.connected(tree.sink());
         let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
         assert!(
             theorems(&plan, &faults, false).is_some_and(|wrong| wrong.starts_with("Theorem 3"))

@@ -23,9 +23,10 @@ use crate::store::directory::Directory;
 use crate::store::named::{NamedStates, StatesManifest};
 use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::{Node, NodeSet};
+use crate::wire::Reader;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::checksum::Checksum;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, listed};
 
 /// The states of a program have no digests, so that no rank is accused.
 static NONE_ACCUSED: BTreeMap<Rank, u32> = BTreeMap::new();
@@ -102,7 +103,7 @@ impl Checkpoints {
                 named.path(),
                 manifest.nodes
             );
-            return Err(Error::new(Status::Argument, text));
+            return Err(Error::argument(text));
         }
         let states =
             committed.map(|manifest| (named.states_of(manifest.series), manifest.version_id));
@@ -229,11 +230,7 @@ impl Checkpoints {
     /// As [`Checkpoints::put`], with a note beside the state. Local.
     pub fn put_with_note(&mut self, node: Node, state: Slice, note: Slice) {
         let mut block = Block::input(Rank(node.0), state);
-        block.runs.push(Run {
-            origin: NOTE,
-            start: 0,
-            data: note,
-        });
+        block.runs.push(Run::new(NOTE, 0, note));
         self.staged.insert(node, block);
     }
 
@@ -474,7 +471,7 @@ impl Checkpoints {
             let mut gone = NodeSet::new(engine.members.cube().len());
             if !result.interrupted {
                 match nodes_of_all(engine, &result.lost)? {
-                    Some(nodes) => nodes.into_iter().for_each(|node| gone.insert(node)),
+                    Some(nodes) => gone = nodes,
                     None => result = result.interrupted(),
                 }
             }
@@ -535,18 +532,17 @@ impl Checkpoints {
 }
 
 /// Returns the nodes that any survivor names. None: a rank failed.
-fn nodes_of_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<Vec<Node>>> {
+fn nodes_of_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<NodeSet>> {
     let mine: Vec<u8> = mine.iter().flat_map(|node| node.0.to_le_bytes()).collect();
     let all = engine.members.cube().len();
     let reports = engine.share(mine, all * size_of::<u32>())?;
-    let nodes = |words: &[u8]| -> Vec<Node> {
-        let words = words.chunks_exact(size_of::<u32>());
-        words
-            .filter_map(|word| Some(Node(u32::from_le_bytes(word.try_into().ok()?))))
-            .filter(|node| (node.0 as usize) < all)
-            .collect()
-    };
-    Ok(reports.map(|reports| reports.iter().flat_map(|(_, words)| nodes(words)).collect()))
+    Ok(reports.map(|reports| {
+        let nodes = reports
+            .iter()
+            .filter_map(|(_, words)| Reader::new(words).repeat_to_end(Reader::u32));
+        let nodes = nodes.flatten().filter(|node| (*node as usize) < all);
+        NodeSet::from_nodes(all, nodes.map(Node))
+    }))
 }
 
 /// Adds the homes of the nodes to `lost`; for a node without a home, or with an idle spare as its home, the rank
@@ -566,7 +562,6 @@ fn report(
         home.filter(had_node).or_else(|| held_with.executor(node))
     });
     *lost = RankSet::from_ranks(ranks, homes);
-    let names: Vec<String> = gone.iter().map(|node| node.to_string()).collect();
-    let text = format!("the state of node {} is lost", names.join(", "));
+    let text = format!("the state of node {} is lost", listed(gone.iter()));
     Err(Error::new(Status::DataLost, text))
 }

@@ -7,7 +7,7 @@ use crate::members::Rank;
 use crate::store::directory::Directory;
 use crate::store::{Store, VersionId};
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 
 /// The origin of the run with a note, which is no rank.
@@ -60,7 +60,7 @@ impl CommittedStates {
             let (notes, state): (Vec<Run>, Vec<Run>) =
                 (block.runs.into_iter()).partition(|run| run.origin == NOTE);
             let first = |runs: Vec<Run>| runs.into_iter().next().map(|run| run.data);
-            let state = first(state).unwrap_or_else(|| Buffer::default().into());
+            let state = first(state).unwrap_or_default();
             (state, first(notes))
         }))
     }

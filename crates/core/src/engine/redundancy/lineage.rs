@@ -26,8 +26,8 @@ use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
 use crate::store::parity::Covered;
 use crate::vcube::Node;
-use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status, listed};
 
 impl Job<'_, '_> {
     /// Loads round 0: every input is copied to its holders.
@@ -196,19 +196,14 @@ impl Job<'_, '_> {
         let pieces: Vec<_> = deliveries.by_ref().take(plan.pieces.len()).collect();
         self.assemble(&plan, pieces, &mut result);
         for ((node, from), delivery) in plan.moves.iter().zip(deliveries.by_ref()) {
-            match delivery {
-                Delivery::Got(block) => {
-                    if self.progress.membership.is_none() {
-                        let held = self.redundancy.store.hold(*node, &block);
-                        result.check(held);
-                        self.redundancy.held.insert(*from);
-                    }
-                    result.blocks.insert(*node, block);
-                    result.restored.push((*node, Some(*from)));
-                }
-                Delivery::Nothing => result.complete = false,
-                Delivery::NotMine => {}
+            if let Delivery::Got(block) = &delivery
+                && self.progress.membership.is_none()
+            {
+                let held = self.redundancy.store.hold(*node, block);
+                result.check(held);
+                self.redundancy.held.insert(*from);
             }
+            result.moved_from(*node, *from, delivery);
         }
         for ((origin, ..), delivery) in plan.copies.iter().zip(deliveries) {
             self.hold(*origin, delivery, &mut result);
@@ -273,7 +268,7 @@ impl Job<'_, '_> {
                     piece.runs.truncate(1);
                 }
                 for run in &mut piece.runs {
-                    run.data = Buffer::copy_of(&run.data)?.into();
+                    run.data = Slice::copy_of(&run.data)?;
                 }
                 let piece = self.engine.sealed(Block {
                     digest: None,
@@ -339,38 +334,30 @@ impl Job<'_, '_> {
     fn transfers(&mut self, plan: &Plan, result: &mut RoundResult) -> Vec<Transfer> {
         let me = self.engine.members.me();
         let mut transfers = Vec::new();
-        for (node, origin, from) in &plan.pieces {
-            let able = *from == me && result.error.is_none();
-            let piece = able.then(|| self.piece(*origin, *node));
-            transfers.push(Transfer {
-                from: *from,
-                to: self.engine.members.executor(*node),
-                block: piece
-                    .and_then(|piece| result.check(piece))
-                    .map(|piece| self.engine.sealed(piece)),
-            });
+        for &(node, origin, from) in &plan.pieces {
+            let able = from == me && result.error.is_none();
+            let piece = able.then(|| self.piece(origin, node));
+            let piece = piece.and_then(|piece| result.check(piece));
+            let block = piece.map(|piece| self.engine.sealed(piece));
+            let to = self.engine.members.executor(node);
+            transfers.push(Transfer { from, to, block });
         }
-        for (node, from) in &plan.moves {
+        for &(node, from) in &plan.moves {
             let is_input = self.progress.membership.is_none();
             let moved = || {
-                let passed = is_input.then(|| self.own_as_passed(*node)).flatten();
-                passed.or_else(|| self.progress.blocks.get(node).cloned())
+                let passed = is_input.then(|| self.own_as_passed(node)).flatten();
+                passed.or_else(|| self.progress.blocks.get(&node).cloned())
             };
-            let block = (*from == me).then(moved).flatten();
-            transfers.push(Transfer {
-                from: *from,
-                to: self.engine.members.executor(*node),
-                block: block.map(|block| self.engine.sealed(block)),
-            });
+            let block = (from == me).then(moved).flatten();
+            let block = block.map(|block| self.engine.sealed(block));
+            let to = self.engine.members.executor(node);
+            transfers.push(Transfer { from, to, block });
         }
-        for (origin, from, to) in &plan.copies {
-            let able = *from == me && result.error.is_none();
-            let input = able.then(|| self.input_to_copy(*origin));
-            transfers.push(Transfer {
-                from: *from,
-                to: *to,
-                block: input.and_then(|input| result.check(input)),
-            });
+        for &(origin, from, to) in &plan.copies {
+            let able = from == me && result.error.is_none();
+            let input = able.then(|| self.input_to_copy(origin));
+            let block = input.and_then(|input| result.check(input));
+            transfers.push(Transfer { from, to, block });
         }
         transfers
     }
@@ -399,10 +386,9 @@ impl Job<'_, '_> {
             return Ok(self.with_digest(origin, Block::input(origin, input.into())));
         }
         stored?.ok_or_else(|| {
-            Error::new(
-                Status::Internal,
-                format!("the input of rank {origin} is missing in the store of its holder"),
-            )
+            Error::internal(format!(
+                "the input of rank {origin} is missing in the store of its holder"
+            ))
         })
     }
 
@@ -487,12 +473,6 @@ impl Job<'_, '_> {
 }
 
 fn lost(ranks: &[Rank]) -> Error {
-    let names: Vec<String> = ranks.iter().map(ToString::to_string).collect();
-    Error::new(
-        Status::DataLost,
-        format!(
-            "no surviving rank has the input of rank {}",
-            names.join(", ")
-        ),
-    )
+    let text = format!("no surviving rank has the input of rank {}", listed(ranks));
+    Error::new(Status::DataLost, text)
 }

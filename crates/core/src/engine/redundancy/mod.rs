@@ -72,12 +72,16 @@ pub(super) struct Redundancy<'a> {
 }
 
 impl<'a> Redundancy<'a> {
-    /// A store that nothing was put into yet, in a group of so many ranks.
-    pub fn new(store: &'a mut dyn Store, ranks: usize) -> Redundancy<'a> {
+    /// A store that nothing was put into yet, in a group of so many ranks, and copies of inputs that have arrived.
+    pub fn new(
+        store: &'a mut dyn Store,
+        ranks: usize,
+        gathered: Vec<(Rank, Block)>,
+    ) -> Redundancy<'a> {
         Redundancy {
             store,
             held: RankSet::new(ranks),
-            gathered: Vec::new(),
+            gathered,
             in_place: 0,
             whole_with: None,
             released: false,

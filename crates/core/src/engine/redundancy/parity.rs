@@ -29,7 +29,7 @@ use crate::store::parity::{
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 impl Job<'_, '_> {
     /// The shape of the groups, if redundancy is kept as parity.
@@ -218,7 +218,7 @@ impl Job<'_, '_> {
         result: &mut RoundResult,
     ) -> Result<(Option<Encoding>, bool)> {
         let Some(shape) = self.parity() else {
-            return Err(Error::new(Status::Internal, "there is no parity store"));
+            return Err(Error::internal("there is no parity store"));
         };
         let words = encoded_contents(&mine);
         let nodes = self.engine.members.cube().len();
@@ -352,7 +352,7 @@ impl Job<'_, '_> {
             inputs
         } else {
             let Some(encoding) = self.redundancy.store.encoding(Covered::Blocks).cloned() else {
-                return Err(Error::new(Status::Internal, "a version has no parity"));
+                return Err(Error::internal("a version has no parity"));
             };
             let is_wanted = |node: Node| missing.contains(&node);
             let inventory = (Covered::Blocks, inventory);
@@ -391,14 +391,7 @@ impl Job<'_, '_> {
             return Ok(result.interrupted());
         };
         for ((node, from), delivery) in moved.into_iter().zip(deliveries) {
-            match delivery {
-                Delivery::Got(block) => {
-                    result.blocks.insert(node, block);
-                    result.restored.push((node, Some(from)));
-                }
-                Delivery::Nothing => result.complete = false,
-                Delivery::NotMine => {}
-            }
+            result.moved_from(node, from, delivery);
         }
         Ok(result)
     }
@@ -441,7 +434,7 @@ fn decoded_contents(words: &Slice) -> Result<Contents<Header>> {
     let entries = table::read(words)?.into_iter();
     let headers = entries.map(|(node, header)| {
         let header = Header::decode(&header);
-        let broken = || Error::new(Status::Internal, "a block's header does not decode");
+        let broken = || Error::internal("a block's header does not decode");
         Ok((Node(node), header.ok_or_else(broken)?))
     });
     headers.collect()

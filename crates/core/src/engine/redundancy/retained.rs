@@ -18,7 +18,7 @@ use super::held::{HeldInputs, HeldState};
 use crate::block::Block;
 use crate::engine::algorithm::{Algorithm, Exchange, RoundContext, Split, Step, attempt};
 use crate::engine::commit::agreed_error;
-use crate::engine::job::{Job, RoundResult};
+use crate::engine::job::{Job, JobParts, RoundResult};
 use crate::engine::progress::Progress;
 use crate::engine::{Engine, Event, Source, Verdict};
 use crate::members::{Members, Membership, Rank, RankSet};
@@ -90,16 +90,12 @@ impl Algorithm for LoadOnly {
         }
     }
 
-    fn prepare(&self, block: Block) -> Result<Block> {
-        Ok(block)
-    }
-
     fn is_recomputable(&self) -> bool {
         true
     }
 
     fn split(&self, _at: &RoundContext<'_>, _block: &Block) -> Result<Split> {
-        Err(Error::new(Status::Internal, "inputs are only loaded"))
+        Err(Error::internal("inputs are only loaded"))
     }
 }
 
@@ -117,10 +113,6 @@ impl Algorithm for FinishedRounds {
 
     fn step(&self, round: u32) -> Step {
         LoadOnly.step(round)
-    }
-
-    fn prepare(&self, block: Block) -> Result<Block> {
-        Ok(block)
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
@@ -173,7 +165,7 @@ impl<'a, 'e> Job<'a, 'e> {
                     let input = self.redundancy.store.get(VersionId::INPUT, origin.home());
                     let kept = input.and_then(|input| match input {
                         Some(input) => store.put(VersionId::INPUT, origin.home(), &input),
-                        None => Err(Error::new(Status::Internal, "a held input is missing")),
+                        None => Err(Error::internal("a held input is missing")),
                     });
                     // The store is in memory, which always has the inputs that it holds, and takes more.
                     if kept.is_err() {
@@ -248,16 +240,8 @@ impl RetainedResult {
         }
         let HeldInputs { store, state } = &mut self.inputs;
         let absent = state.absent.clone();
-        let store = &mut **store;
-        let mut job = Job::new(
-            engine,
-            algorithm,
-            store,
-            source,
-            Slice::default(),
-            absent,
-            None,
-        );
+        let parts = JobParts::new(&mut **store, source, Slice::default(), absent);
+        let mut job = Job::new(engine, algorithm, parts);
         job.engine.round = algorithm.rounds();
         job.engine.rounds = algorithm.rounds() + 1;
         // Lends the state to the job, and takes it back.

@@ -9,7 +9,7 @@ use super::retained::LoadOnly;
 use crate::block::Block;
 use crate::engine::commit::agreed_error;
 use crate::engine::job::{Job, JobParts, run_job};
-use crate::engine::{Checks, Delivery, Engine, Event, Gathered, Source, Transfer, Verdict};
+use crate::engine::{Checks, Delivery, Engine, Event, Source, Transfer, Verdict};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
@@ -59,20 +59,17 @@ pub fn update_inputs(
         above: parts.store,
         unchanged: Some(unchanged.clone()),
     };
-    let mut job = Job::new(
-        engine,
-        &LoadOnly,
-        &mut store,
-        parts.source,
-        parts.input,
-        absent,
-        parts.checks,
-    );
+    let parts = JobParts {
+        checks: parts.checks,
+        retains: true,
+        ..JobParts::new(&mut store, parts.source, parts.input, absent)
+    };
+    let mut job = Job::new(engine, &LoadOnly, parts);
     let held = state.held.iter().filter(|rank| unchanged.contains(*rank));
     job.redundancy.held = RankSet::from_ranks(ranks, held);
     job.redundancy.raw = raw;
     let has_parity = job.parity().is_some();
-    let updated = match job.retaining(true).run(lost) {
+    let updated = match job.run(lost) {
         Ok(finished) => finished.retained,
         Err(error) => {
             // The others among the lost ranks still have their old inputs, and so have all with the old parity.
@@ -85,7 +82,7 @@ pub fn update_inputs(
             return Err(error);
         }
     };
-    let released = || Error::new(Status::Internal, "the new inputs were released");
+    let released = || Error::internal("the new inputs were released");
     let mut updated = updated.ok_or_else(released)?.into_inputs();
     let hashes = state.hashes.into_iter();
     let hashes = hashes.filter(|(owner, _)| unchanged.contains(*owner));
@@ -124,15 +121,11 @@ fn recover_inputs(
             others: parts.source,
             reloadable: &parts.absent,
         };
+        let none = RankSet::new(engine.members.ranks());
         let recovery = JobParts {
-            store: parts.store,
-            source: &mut source,
-            input: own,
-            absent: RankSet::new(engine.members.ranks()),
             checks: checks.as_ref(),
             held: Some(inputs),
-            retains: false,
-            gathered: Gathered::default(),
+            ..JobParts::new(parts.store, &mut source, own, none)
         };
         let Err(error) = run_job(engine, &LoadOnly, recovery, lost) else {
             return Ok(());
@@ -216,19 +209,15 @@ pub fn repair_inputs(
             return Ok(own);
         }
         let mut transfers = Vec::new();
-        for to in &changed {
+        for &to in &changed {
             let others = holders.iter();
-            let others = others.filter(|(rank, held)| rank != to && held.contains(*to));
+            let others = others.filter(|(rank, held)| *rank != to && held.contains(to));
             let others: Vec<Rank> = others.map(|(rank, _)| *rank).collect();
-            let from = nearest(*to, &others);
-            if !others.is_empty() && (*to == me || from == me) {
+            let from = nearest(to, &others);
+            if !others.is_empty() && (to == me || from == me) {
                 let copy = inputs.store.get(VersionId::INPUT, to.home());
                 let block = copy.ok().flatten().filter(|_| from == me);
-                transfers.push(Transfer {
-                    from,
-                    to: *to,
-                    block,
-                });
+                transfers.push(Transfer { from, to, block });
             }
         }
         let mut error = None;

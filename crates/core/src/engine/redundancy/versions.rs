@@ -15,7 +15,7 @@ use crate::members::{Membership, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::Node;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, listed};
 
 impl<'e> Job<'_, 'e> {
     /// Loads every node's input as the first version.
@@ -345,15 +345,9 @@ impl Versions<'_, '_> {
         delivery: Delivery<Block>,
         result: &mut RoundResult,
     ) -> Option<Block> {
-        match delivery {
-            Delivery::Got(block) => {
-                self.engine.stats.bytes_stored += block.bytes() as u64;
-                return Some(self.engine.corrupt(Target::Replica, block));
-            }
-            Delivery::Nothing => result.complete = false,
-            Delivery::NotMine => {}
-        }
-        None
+        let block = result.received(delivery)?;
+        self.engine.stats.bytes_stored += block.bytes() as u64;
+        Some(self.engine.corrupt(Target::Replica, block))
     }
 
     /// Brings the committed version of every node from the store to its present executor. `lost` gets the
@@ -437,18 +431,14 @@ impl Versions<'_, '_> {
                 result.check(put);
             }
         }
-        let transfers = moves.iter().map(|(node, from, to)| {
-            let own = self.blocks.get(node).cloned();
-            let block = if *from == me {
-                own.or_else(|| result.check(self.store.get(self.version_id, *node))?)
+        let transfers = moves.iter().map(|&(node, from, to)| {
+            let own = self.blocks.get(&node).cloned();
+            let block = if from == me {
+                own.or_else(|| result.check(self.store.get(self.version_id, node))?)
             } else {
                 None
             };
-            Transfer {
-                from: *from,
-                to: *to,
-                block,
-            }
+            Transfer { from, to, block }
         });
         let transfers = transfers.collect();
         let moved = self
@@ -515,9 +505,6 @@ fn not_brought(node: Node) -> Error {
 }
 
 fn lost(nodes: &[Node]) -> Error {
-    let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    Error::new(
-        Status::DataLost,
-        format!("no copy of the block of node {} is left", names.join(", ")),
-    )
+    let text = format!("no copy of the block of node {} is left", listed(nodes));
+    Error::new(Status::DataLost, text)
 }

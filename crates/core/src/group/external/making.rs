@@ -21,7 +21,6 @@ use crate::sort::pivot::Cut;
 use crate::store::directory::refusal;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::Kernel;
 
 /// How often the pieces of a chunk are made before the sort ends with an error, because pieces cannot be read back.
 const ATTEMPTS: usize = 3;
@@ -167,7 +166,7 @@ impl ExternalJob {
             },
             data: sorted,
         };
-        let in_output = records_before(&self.manifest.cut, &run, &*self.kernel);
+        let in_output = self.manifest.cut.records_below(&run, &*self.kernel);
         index.add(&run.data, in_output as u64);
         let sorted = run.data;
         sorted.part(in_output * self.record_bytes()..sorted.len())
@@ -345,14 +344,5 @@ impl ExternalJob {
         let reading = pieces.start_reading(end, &mut self.files, &*self.kernel)?;
         self.count(&reading);
         Ok(reading)
-    }
-}
-
-/// The number of records of a part of a run before a cut.
-fn records_before(cut: &Cut, run: &Run, kernel: &dyn Kernel) -> usize {
-    match cut {
-        Cut::AllUpper => 0,
-        Cut::AllLower => run.data.len() / kernel.record_bytes(),
-        Cut::At(point) => point.records_before(run, kernel),
     }
 }

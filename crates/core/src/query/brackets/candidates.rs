@@ -1,7 +1,5 @@
 //! The records of one input in which a search goes on, and their division at points of the total order.
 
-use std::cmp::Ordering;
-
 use crate::sort::pivot::CutPoint;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Result, caught};
@@ -105,7 +103,7 @@ impl Candidates {
             // The last part ends with the records.
             while let Some(end) = points.get(part).filter(|_| low < high) {
                 let middle = low + (high - low) / 2;
-                if is_before(end, &self.point(middle, size), kernel) {
+                if end.compare(&self.point(middle, size), kernel).is_lt() {
                     high = middle;
                 } else {
                     low = middle + 1;
@@ -146,7 +144,7 @@ impl Candidates {
                 if ends.get(part) == Some(prefix) {
                     let point = self.point(index, size);
                     let rest = &points[part..];
-                    part += rest.partition_point(|end| is_before(end, &point, kernel));
+                    part += rest.partition_point(|end| end.compare(&point, kernel).is_lt());
                 }
                 counts[part] += 1;
                 if wanted[part] {
@@ -158,13 +156,6 @@ impl Candidates {
         let parts = collected.into_iter();
         Ok(parts.map(|part| part.finish(self.origin)).collect())
     }
-}
-
-/// Whether the end of a part is before a record.
-fn is_before(end: &CutPoint, point: &CutPoint<&[u8]>, kernel: &dyn Kernel) -> bool {
-    let order = kernel.compare(&end.record, point.record);
-    let order = order.then_with(|| end.origin.cmp(&point.origin));
-    order.then_with(|| end.position.cmp(&point.position)) == Ordering::Less
 }
 
 /// Candidates while they are collected.

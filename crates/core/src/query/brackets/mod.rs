@@ -16,7 +16,7 @@ pub use candidates::Candidates;
 
 use crate::sort::pivot::{CutPoint, undecodable};
 use crate::wire::{Reader, Writer};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::random::SplitMix;
 
@@ -69,10 +69,7 @@ pub struct Search<'k> {
 }
 
 fn other_counts() -> Error {
-    Error::new(
-        Status::Internal,
-        "counts of records do not fit the intervals",
-    )
+    Error::internal("counts of records do not fit the intervals")
 }
 
 impl<'k> Search<'k> {

@@ -1,7 +1,7 @@
 //! Searches in inputs of several ranks, compared with a sort.
 
 use super::*;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::kernel::kernel_of;
 use ftsort_kernels::record::KeyKind;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn searched(inputs: &[Vec<i32>], wanted: &[u64], sorts: bool) -> (Vec<(u64, CutP
     // The second rank has the input of a failed one besides its own.
     let mut of_rank: Vec<Vec<Candidates>> = Vec::new();
     for (origin, input) in inputs.iter().enumerate() {
-        let data: Slice = Buffer::copy_of(bytemuck::cast_slice(input)).unwrap().into();
+        let data: Slice = Slice::copy_of(bytemuck::cast_slice(input)).unwrap();
         let input = if sorts {
             Candidates::of_sorted_copy(origin as u32, &data, &*kernel).unwrap()
         } else {

@@ -21,8 +21,9 @@ use super::sorted;
 use crate::block::{Block, Run};
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
+use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 pub(super) use share_summary::ShareSummary;
 
@@ -61,35 +62,31 @@ impl InputCheck {
     /// Returns a byte for the variant, and the number or the text.
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
-            InputCheck::Longest(longest) => [&[0][..], &longest.to_le_bytes()].concat(),
+            InputCheck::Longest(longest) => Writer::new().u8(0).u64(*longest).finish(),
             InputCheck::Refused(text) => {
                 let mut end = text.len().min(INPUT_CHECK_BYTES - 1);
                 // The text is not cut within a character.
                 while !text.is_char_boundary(end) {
                     end -= 1;
                 }
-                [&[1][..], &text.as_bytes()[..end]].concat()
+                Writer::new().u8(1).bytes(&text.as_bytes()[..end]).finish()
             }
         }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<InputCheck> {
-        let undecodable = || {
-            Error::new(
-                Status::Internal,
-                "the decision of the first round does not decode",
-            )
-        };
-        let (kind, content) = bytes.split_first().ok_or_else(undecodable)?;
-        match kind {
+        let mut fields = Reader::new(bytes);
+        let mut check = || match fields.u8()? {
             0 => {
-                let longest = content.try_into().map_err(|_| undecodable())?;
-                Ok(InputCheck::Longest(u64::from_le_bytes(longest)))
+                let longest = fields.u64()?;
+                fields.end(InputCheck::Longest(longest))
             }
-            _ => Ok(InputCheck::Refused(
-                String::from_utf8_lossy(content).into_owned(),
-            )),
-        }
+            _ => {
+                let text = String::from_utf8_lossy(fields.rest());
+                Some(InputCheck::Refused(text.into_owned()))
+            }
+        };
+        check().ok_or_else(|| Error::internal("the decision of the first round does not decode"))
     }
 }
 
@@ -114,7 +111,7 @@ impl Bitonic<'_> {
     pub(super) fn longest(decision: &[u8]) -> Result<usize> {
         match InputCheck::decode(decision)? {
             InputCheck::Longest(longest) => Ok(longest as usize),
-            InputCheck::Refused(text) => Err(Error::new(Status::Argument, text)),
+            InputCheck::Refused(text) => Err(Error::argument(text)),
         }
     }
 
@@ -167,11 +164,7 @@ impl Bitonic<'_> {
             }
         }
         let runs = groups.into_iter().map(|group| joined_run(&group));
-        Ok(Block {
-            runs: runs.collect::<Result<_>>()?,
-            sorted: true,
-            digest: None,
-        })
+        Ok(Block::of_sorted(runs.collect::<Result<_>>()?))
     }
 }
 

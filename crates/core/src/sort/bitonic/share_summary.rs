@@ -7,8 +7,9 @@ use std::cmp::Ordering;
 
 use crate::block::Block;
 use crate::vcube::Node;
+use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 
 /// A summary of a node's share: its first and last record, and the directions in between.
@@ -103,24 +104,24 @@ impl ShareSummary {
             last,
             changes,
         } = self.directions;
-        let mut out = self.count.to_le_bytes().to_vec();
-        out.extend([first, last, changes]);
-        out.extend(&self.first);
-        out.extend(&self.last);
-        out
+        let mut out = Writer::new();
+        out.u64(self.count).bytes(&[first, last, changes]);
+        out.bytes(&self.first).bytes(&self.last).finish()
     }
 
     pub(in crate::sort) fn decode(bytes: &[u8]) -> Option<ShareSummary> {
-        let (fixed, ends) = bytes.split_at_checked(FIXED_BYTES)?;
-        let (count, directions) = fixed.split_at(8);
+        let mut fields = Reader::new(bytes);
+        let count = fields.u64()?;
+        let directions = Directions {
+            first: fields.u8()?,
+            last: fields.u8()?,
+            changes: fields.u8()?,
+        };
+        let ends = fields.rest();
         let (first, last) = ends.split_at(ends.len() / 2);
         Some(ShareSummary {
-            count: u64::from_le_bytes(count.try_into().ok()?),
-            directions: Directions {
-                first: directions[0],
-                last: directions[1],
-                changes: directions[2],
-            },
+            count,
+            directions,
             first: first.to_vec(),
             last: last.to_vec(),
         })
@@ -130,10 +131,8 @@ impl ShareSummary {
 /// Returns the number of records in each share. Returns `Status::Argument` if the shares differ in size, or
 /// are not a bitonic sequence together.
 pub fn check(proposals: &[(Node, Slice)], kernel: &dyn Kernel) -> Result<u64> {
-    let refuse = |text: String| Err(Error::new(Status::Argument, text));
     let summaries = proposals.iter().map(|(node, summary)| {
-        let undecodable =
-            || Error::new(Status::Internal, "the summary of an input does not decode");
+        let undecodable = || Error::internal("the summary of an input does not decode");
         let summary = ShareSummary::decode(summary).ok_or_else(undecodable)?;
         let record = if summary.count == 0 {
             0
@@ -148,11 +147,11 @@ pub fn check(proposals: &[(Node, Slice)], kernel: &dyn Kernel) -> Result<u64> {
     let summaries = summaries.collect::<Result<Vec<(Node, ShareSummary)>>>()?;
     let count = summaries.first().map_or(0, |(_, summary)| summary.count);
     if let Some((node, other)) = summaries.iter().find(|(_, summary)| summary.count != count) {
-        return refuse(format!(
+        return Err(Error::argument(format!(
             "count is {} on node {node} and {count} on node 0, but a bitonic sequence needs \
              equal shares, on 2^d ranks",
             other.count
-        ));
+        )));
     }
     if count == 0 {
         return Ok(0);
@@ -167,7 +166,7 @@ pub fn check(proposals: &[(Node, Slice)], kernel: &dyn Kernel) -> Result<u64> {
     let closing = u8::from(directions.first != directions.last);
     match directions.changes + closing {
         ..=2 => Ok(count),
-        _ => refuse("the input is not a bitonic sequence".into()),
+        _ => Err(Error::argument("the input is not a bitonic sequence")),
     }
 }
 
@@ -175,6 +174,7 @@ pub fn check(proposals: &[(Node, Slice)], kernel: &dyn Kernel) -> Result<u64> {
 mod tests {
     use super::*;
     use crate::sort::testing::{block_of, kernel};
+    use ftsort_kernels::error::Status;
     use proptest::prelude::*;
 
     /// The definition: some rotation of the sequence rises and then falls.

@@ -120,11 +120,11 @@ impl ArrayTable {
                 }
                 let rest = usize::try_from(starts[array + 1] - at).unwrap_or(usize::MAX);
                 let end = records.min(taken.saturating_add(rest));
-                arrays[array].runs.push(Run {
-                    origin: run.origin,
-                    start: at,
-                    data: run.data.part(taken * size..end * size),
-                });
+                arrays[array].runs.push(Run::new(
+                    run.origin,
+                    at,
+                    run.data.part(taken * size..end * size),
+                ));
                 taken = end;
             }
         }
@@ -133,10 +133,7 @@ impl ArrayTable {
 }
 
 fn not_in_table() -> Error {
-    Error::new(
-        Status::Internal,
-        "a block has more records than its ranks have in the table of arrays",
-    )
+    Error::internal("a block has more records than its ranks have in the table of arrays")
 }
 
 /// The size of the length of an entry.
@@ -160,10 +157,7 @@ fn pack(messages: &[Vec<u8>]) -> Result<Vec<u8>> {
 /// Returns the range of each array's message in one that [`pack`] made for this number of arrays. There is an empty
 /// message for each in an empty one, which holds before the first decision.
 fn unpack(message: &[u8], arrays: usize) -> Result<Vec<std::ops::Range<usize>>> {
-    let undecodable = || {
-        let text = "a message of several arrays does not decode";
-        Error::new(Status::Internal, text)
-    };
+    let undecodable = || Error::internal("a message of several arrays does not decode");
     if message.is_empty() {
         return Ok(vec![0..0; arrays]);
     }
@@ -282,11 +276,7 @@ impl SortMany<'_> {
         let runs = sizes.into_iter().enumerate().map(|(array, size)| {
             let start = end;
             end += size;
-            Run {
-                origin: self.arrays.merged_origin(array),
-                start: 0,
-                data: out.part(start..end),
-            }
+            Run::new(self.arrays.merged_origin(array), 0, out.part(start..end))
         });
         Ok(Block::of_sorted(runs.collect()))
     }
@@ -487,11 +477,11 @@ impl Algorithm for SortMany<'_> {
         let runs = self.for_each(at, &block, |array, at, part| {
             let data = part.runs.into_iter().next().map(|run| run.data);
             // An array without records on this node has a run of its own, too.
-            Ok(Run {
-                origin: self.arrays.merged_origin(array),
-                start: block_start(at.decision, at.node)?,
-                data: data.unwrap_or_default(),
-            })
+            Ok(Run::new(
+                self.arrays.merged_origin(array),
+                block_start(at.decision, at.node)?,
+                data.unwrap_or_default(),
+            ))
         })?;
         Ok(Block {
             runs,

@@ -208,18 +208,14 @@ proptest! {
         let round = 1 + (round - 1) % sort.rounds();
         let at = RoundContext::new(round, Node(1), &decision);
         let block = |sorted| Block {
-            runs: runs.iter().map(|(origin, start, records)| Run {
-                origin: Rank(*origin),
-                start: *start,
-                data: Buffer::zeroed(records * RECORD_BYTES).unwrap().into(),
-            }).collect(),
+            runs: runs.iter().map(|(origin, start, records)| Run::new(Rank(*origin), *start, Buffer::zeroed(records * RECORD_BYTES).unwrap().into())).collect(),
             sorted,
             digest: None,
         };
         let subcube = Subcube::of(&Members::new(Rank(0), 4), Node(1), 2);
         let slices = (0..).map(Node).zip(proposals);
         let slices: Vec<(Node, Slice)> =
-            slices.map(|(node, bytes)| (node, Buffer::copy_of(&bytes).unwrap().into())).collect();
+            slices.map(|(node, bytes)| (node, Slice::copy_of(&bytes).unwrap())).collect();
         let _ = sort.prepare(block(false));
         let _ = sort.propose(&at, &subcube, &block(true));
         let _ = sort.decide(&at, &subcube, &slices);

@@ -23,8 +23,6 @@
 //! Memory and messages grow to twice the records of all nodes. Must never: state an accusation as certain;
 //! accuse a node if no data was changed.
 
-use std::cmp::Ordering;
-
 use super::bitonic::{Bitonic, Shape};
 use super::merging::merged;
 use crate::block::{Block, Run};
@@ -35,11 +33,11 @@ use crate::verify::mask::{Mask, SftRound, rounds};
 use crate::verify::peer_view::{
     ConsistencyRule, PeerView, Predicates, ReportKind, SftChecks, ViewReport,
 };
-use crate::verify::predicates::KeyOrder;
+use crate::verify::predicates::{KeyOrder, is_sorted};
 use crate::verify::sequence::Sequence;
 use crate::verify::violation::{Predicate, PredicateViolation};
-use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Finding, Result, Status};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Finding, Result};
 use ftsort_kernels::kernel::Kernel;
 
 /// Bitonic sort of any input, with the checks of the 1989 paper.
@@ -57,10 +55,6 @@ struct NodeState {
     own: Block,
     current: Sequence<Slice>,
     previous: Option<Sequence<Slice>>,
-}
-
-fn nothing() -> Slice {
-    Buffer::default().into()
 }
 
 fn corrupt(violation: &PredicateViolation) -> Error {
@@ -99,7 +93,7 @@ impl<'a> SftBitonic<'a> {
 
     fn round(&self, number: u32) -> Result<SftRound> {
         let found = rounds(self.sort.dimension).nth(number.saturating_sub(1) as usize);
-        found.ok_or_else(|| Error::new(Status::Internal, "the sort has no such round"))
+        found.ok_or_else(|| Error::internal("the sort has no such round"))
     }
 
     /// Reads a block of `node`, as it is before the round or as it arrives in the round's message, on behalf
@@ -110,9 +104,10 @@ impl<'a> SftBitonic<'a> {
             .filter(|run| run.start < CURRENT)
             .cloned()
             .collect();
-        let size = self.sort.kernel.record_bytes();
-        let whole =
-            |run: &Run| run.data.len().is_multiple_of(size) && self.is_sorted_data(&run.data);
+        let kernel = self.sort.kernel;
+        let whole = |run: &Run| {
+            run.data.len().is_multiple_of(kernel.record_bytes()) && is_sorted(&run.data, kernel)
+        };
         if !own.iter().all(whole) {
             return Err(accusation_of(by, round, Predicate::Progress, node));
         }
@@ -122,7 +117,7 @@ impl<'a> SftBitonic<'a> {
         let reported = |kind: u64, of: Node| {
             let mut runs = block.runs.iter();
             let run = runs.find(|run| (run.origin, run.start) == (Rank(of.0), kind));
-            run.map_or_else(nothing, |run| run.data.clone())
+            run.map_or_else(Slice::default, |run| run.data.clone())
         };
         let sequence = |kind: u64, dimension: u32, mask: Mask| {
             let mut sequence = Sequence::new(dimension, node, reported(kind, node));
@@ -142,20 +137,6 @@ impl<'a> SftBitonic<'a> {
             own,
             current,
             previous,
-        })
-    }
-
-    /// Whether the records are sorted. Compares record by record, because a message is not aligned.
-    fn is_sorted_data(&self, data: &[u8]) -> bool {
-        let kernel = self.sort.kernel;
-        let mut records = data.chunks_exact(kernel.record_bytes());
-        let Some(mut last) = records.next() else {
-            return true;
-        };
-        records.all(|next| {
-            let is_sorted_data = kernel.compare(last, next) != Ordering::Greater;
-            last = next;
-            is_sorted_data
         })
     }
 
@@ -182,17 +163,14 @@ fn block_of(own: Block, view: &PeerView<Slice>) -> Block {
     let runs = |kind: u64, sequence: &Sequence<Slice>| -> Vec<Run> {
         let nodes = sequence.nodes();
         nodes
-            .filter_map(|node| {
-                Some(Run {
-                    origin: Rank(node.0),
-                    start: kind,
-                    data: sequence.block(node)?.clone(),
-                })
-            })
+            .filter_map(|node| Some(Run::new(Rank(node.0), kind, sequence.block(node)?.clone())))
             .collect()
     };
-    let current = runs(CURRENT, view.current());
-    let previous = view.previous().map(|previous| runs(PREVIOUS, previous));
+    let current = runs(CURRENT, &view.current);
+    let previous = view
+        .previous
+        .as_ref()
+        .map(|previous| runs(PREVIOUS, previous));
     let current = Block::of_sorted(current);
     let previous = Block::of_sorted(previous.unwrap_or_default());
     Block {
@@ -286,7 +264,11 @@ impl Algorithm for SftBitonic<'_> {
             // The own records are not compared with a report after this round.
             self.verify_own(round, at.node, at.node, &mine)?;
         }
-        let mut view = PeerView::from_sequences(at.node, mine.current, mine.previous);
+        let mut view = PeerView {
+            node: at.node,
+            current: mine.current,
+            previous: mine.previous,
+        };
         let report = ViewReport {
             current: theirs.current,
             previous: theirs.previous.filter(|_| round.is_within()),

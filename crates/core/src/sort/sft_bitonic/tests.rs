@@ -4,6 +4,8 @@
 use super::*;
 use crate::members::Members;
 use crate::sort::testing::{Blocks, bytes_of, kernel, run_nodes};
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::error::Status;
 
 fn inputs(numbers: &[i32]) -> Vec<Vec<u8>> {
     let inputs: Vec<Vec<i32>> = numbers.iter().map(|number| vec![*number]).collect();
@@ -177,11 +179,7 @@ fn rejects_a_block_that_is_not_sorted() {
     let decision = [&[0][..], &2_u64.to_le_bytes()].concat();
     let block = |node: u32, numbers: &[i32]| {
         let data = Buffer::copy_of(bytemuck::cast_slice(numbers)).unwrap();
-        Block::of_sorted(vec![Run {
-            origin: Rank(node),
-            start: 0,
-            data: data.into(),
-        }])
+        Block::of_sorted(vec![Run::new(Rank(node), 0, data.into())])
     };
     let join = |got| {
         sort.join(

@@ -17,7 +17,7 @@ use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
 
 /// The number of shares, and the size of groups.
@@ -43,7 +43,7 @@ impl ParityShape {
              config.parity, and to at most {}",
             ParityShape::LARGEST_GROUP
         );
-        Err(Error::new(Status::Argument, text))
+        Err(Error::argument(text))
     }
 }
 
@@ -191,7 +191,7 @@ pub fn divided(headers: &Contents<Header>, data: Slice) -> Result<Contents<Block
             let part = data.part(start..start + bytes);
             parts.push(match start % ALIGNED {
                 0 => part,
-                _ => Buffer::copy_of(&part)?.into(),
+                _ => Slice::copy_of(&part)?,
             });
             start += bytes;
         }
@@ -251,12 +251,6 @@ impl Store for Parity {
         self.blocks.clear();
         self.encodings.clear();
     }
-
-    fn leave(&mut self) {
-        self.clear();
-    }
-
-    fn sweep(&mut self) {}
 
     fn detach(&mut self, _removes: bool) -> Box<dyn Store> {
         Box::new(std::mem::replace(self, Parity::new(self.shape)))

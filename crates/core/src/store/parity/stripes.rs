@@ -60,11 +60,6 @@ impl Stripes {
         (stripe + share) % self.len()
     }
 
-    /// Returns the stripe of which a rank holds this share.
-    pub fn stripe_of(&self, place: usize, share: usize) -> usize {
-        (place + self.len() - share) % self.len()
-    }
-
     /// Returns the range of a rank's data that is its chunk in a stripe; an empty one for a rank that holds a share of
     /// the stripe.
     pub fn chunk(&self, place: usize, stripe: usize) -> Range<usize> {
@@ -82,14 +77,6 @@ impl Stripes {
     pub fn share_bytes(&self, stripe: usize) -> usize {
         let chunks = (0..self.len()).map(|place| self.chunk(place, stripe).len());
         chunks.max().unwrap_or(0)
-    }
-
-    /// The bytes of all shares that a rank holds.
-    pub fn held_bytes(&self, place: usize) -> usize {
-        let shares = 0..self.shares;
-        shares
-            .map(|share| self.share_bytes(self.stripe_of(place, share)))
-            .sum()
     }
 
     /// Returns the factor of a rank's chunk in a share.
@@ -150,15 +137,23 @@ mod tests {
         ParityShape { shares, group: 8 }
     }
 
+    /// The bytes of all shares that a rank holds.
+    fn held_bytes(stripes: &Stripes, place: usize) -> usize {
+        let shares = |stripe| (0..stripes.shares()).map(move |share| (stripe, share));
+        let held = (0..stripes.len()).flat_map(shares);
+        let held = held.filter(|(stripe, share)| stripes.holder(*stripe, *share) == place);
+        held.map(|(stripe, _)| stripes.share_bytes(stripe)).sum()
+    }
+
     #[test]
     fn eight_equal_inputs_cost_a_seventh_for_one_share_and_a_third_for_two() {
         for (shares, bytes) in [(1, 60), (2, 140)] {
             let stripes = Stripes::new(shape(shares), vec![420; 8]);
-            assert!((0..8).all(|place| stripes.held_bytes(place) == bytes));
+            assert!((0..8).all(|place| held_bytes(&stripes, place) == bytes));
         }
         // The rank with the only long input holds no share of it.
         let stripes = Stripes::new(shape(1), vec![420, 0, 0, 0]);
-        let held: Vec<usize> = (0..4).map(|place| stripes.held_bytes(place)).collect();
+        let held: Vec<usize> = (0..4).map(|place| held_bytes(&stripes, place)).collect();
         assert_eq!(held, [0, 140, 140, 140]);
     }
 
@@ -197,7 +192,7 @@ mod tests {
                         prop_assert!(!erased.contains(&place));
                         let piece = match share {
                             Some(share) => {
-                                prop_assert_eq!(stripes.stripe_of(place, share), stripe);
+                                prop_assert_eq!(stripes.holder(stripe, share), place);
                                 share_of(stripe, share)
                             }
                             None => data[place][stripes.chunk(place, stripe)].to_vec(),

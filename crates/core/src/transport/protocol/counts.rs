@@ -11,7 +11,8 @@ use super::pending::{control_buffer, wait};
 use crate::members::{Rank, RankSet};
 use crate::transport::mpi_api::{Look, MpiApi, Request, Tag};
 use crate::transport::watch::Watch;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use crate::wire::{Reader, Writer};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::memory;
 
@@ -128,17 +129,22 @@ impl<M: MpiApi> CountExchange<'_, M> {
             .map(|(peer, count)| (ring.distance_to(*peer), *count))
             .collect();
         for hop in (0..).map(|bit| 1 << bit).take_while(|hop| *hop < ranks) {
-            let leaving: Vec<u8> = (held.iter().filter(|(distance, _)| *distance & hop != 0))
-                .flat_map(|(distance, count)| encoded(*distance, *count))
-                .collect();
+            let mut leaving = Writer::new();
+            for (distance, count) in held.iter().filter(|(distance, _)| *distance & hop != 0) {
+                leaving.u32(*distance as u32).u64(*count);
+            }
             held.retain(|distance, _| distance & hop == 0);
             // The number of distances that have the bit.
             let most = ranks / (2 * hop) * hop + (ranks % (2 * hop)).saturating_sub(hop);
             let ends = (ring.at(hop), ring.at(ranks - hop));
-            let Some(arrived) = self.hop(ends, &leaving, most * ENTRY_BYTES, known)? else {
+            let Some(arrived) = self.hop(ends, &leaving.finish(), most * ENTRY_BYTES, known)?
+            else {
                 return Ok(None);
             };
-            held.extend(decoded(&arrived).filter(|(distance, _)| *distance < ranks));
+            let arrived = Reader::new(&arrived)
+                .repeat_to_end(|fields| Some((fields.u32()? as usize, fields.u64()?)));
+            let arrived = arrived.into_iter().flatten();
+            held.extend(arrived.filter(|(distance, _)| *distance < ranks));
         }
         let counts = held.into_iter();
         Ok(Some(PeerCounts {
@@ -218,24 +224,7 @@ impl<M: MpiApi> CountExchange<'_, M> {
 }
 
 fn message(bytes: &[u8]) -> Result<Slice> {
-    Ok(memory::for_messages(|| Buffer::copy_of(bytes))?.into())
-}
-
-fn encoded(distance: usize, count: u64) -> impl Iterator<Item = u8> {
-    let distance = (distance as u32).to_le_bytes();
-    distance.into_iter().chain(count.to_le_bytes())
-}
-
-fn decoded(entries: &[u8]) -> impl Iterator<Item = (usize, u64)> {
-    let (entries, _) = entries.as_chunks::<ENTRY_BYTES>();
-    entries.iter().map(|entry| {
-        let (distance, count) = entry.split_at(size_of::<u32>());
-        let distance = distance.try_into().map_or(0, u32::from_le_bytes);
-        (
-            distance as usize,
-            count.try_into().map_or(0, u64::from_le_bytes),
-        )
-    })
+    memory::for_messages(|| Slice::copy_of(bytes))
 }
 
 #[cfg(test)]

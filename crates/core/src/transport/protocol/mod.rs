@@ -22,7 +22,7 @@ use super::{Agreed, Flow, Ticket, Transport};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use pending::Pending;
 
 /// The number of bits of a word without the marks of its purpose, of which [`repair`] has two.
@@ -105,10 +105,9 @@ impl<F: MpiApi> Protocol<F> {
         if rank.index() < self.mpi.ranks() && !self.dead.contains(rank) {
             Ok(())
         } else {
-            Err(Error::new(
-                Status::Internal,
-                format!("rank {rank} is dead, but a message names it"),
-            ))
+            Err(Error::internal(format!(
+                "rank {rank} is dead, but a message names it"
+            )))
         }
     }
 

@@ -16,7 +16,7 @@ use std::mem;
 
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, listed};
 
 /// The time without a sign of life after which a wait for other ranks ends with `Status::Mpi`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,7 +40,7 @@ impl Timeout {
                 let text = format!(
                     "the timeout is {seconds} seconds: pass a finite number above 0, or Timeout::Never"
                 );
-                Err(Error::new(Status::Argument, text))
+                Err(Error::argument(text))
             }
             _ => Ok(()),
         }
@@ -356,9 +356,8 @@ fn part_of(timeout: f64, (most, part): (f64, f64)) -> f64 {
 }
 
 fn names(ranks: &[Rank]) -> String {
-    let named: Vec<String> = ranks.iter().take(NAMED).map(Rank::to_string).collect();
     let more = if ranks.len() > NAMED { ", ..." } else { "" };
-    format!("rank {}{more}", named.join(", "))
+    format!("rank {}{more}", listed(ranks.iter().take(NAMED)))
 }
 
 fn gave_up(seconds: f64, reason: &str, timeout: f64) -> Error {

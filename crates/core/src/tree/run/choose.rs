@@ -17,7 +17,6 @@ use crate::tree::find::{Cost, faulty_links, tree_to};
 use crate::tree::plan::{CutOff, MessagePurpose, Remedy, TreePlan};
 use crate::tree::schedule::{LinkModel, Ports, StageStart, TreeSchedule};
 use crate::tree::shape::Tree;
-use crate::tree::shares::{data_nodes, share};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -53,10 +52,9 @@ impl TreeRequest {
         let linked = ends.map(|end| ("a rank in options.links", end));
         let mut named = linked.chain(self.sink.map(|sink| ("options.sink", sink)));
         match named.find(|(_, rank)| rank.index() > last) {
-            Some((name, rank)) => Err(Error::new(
-                Status::Argument,
-                format!("{name} is {rank}, but the group has the ranks 0 to {last}"),
-            )),
+            Some((name, rank)) => Err(Error::argument(format!(
+                "{name} is {rank}, but the group has the ranks 0 to {last}"
+            ))),
             None => Ok(()),
         }
     }
@@ -116,7 +114,7 @@ impl TreeRequest {
         };
         let mut nodes = contributing_nodes(members, &absent);
         if !mutant(Mutant::SharesOfCutOffRanks) {
-            nodes = both(&nodes, &data_nodes(&faults, self.sink(&faults, members)));
+            nodes = both(&nodes, &faults.connected(self.sink(&faults, members)));
         }
         nodes
     }
@@ -128,13 +126,29 @@ impl TreeRequest {
     }
 }
 
+/// Returns the range of `total` items that a node gets. The ranges of the data nodes are contiguous in the
+/// order of nodes, and their sizes differ by one at most. Other nodes get an empty range.
+fn share(total: u64, data_nodes: &NodeSet, node: Node) -> Range<u64> {
+    let before = data_nodes
+        .iter()
+        .take_while(|holder| *holder < node)
+        .count();
+    let count = data_nodes.len() as u128;
+    let cut = |index: usize| match count {
+        0 => 0,
+        count => (u128::from(total) * index as u128 / count) as u64,
+    };
+    if data_nodes.contains(node) {
+        cut(before)..cut(before + 1)
+    } else {
+        cut(before)..cut(before)
+    }
+}
+
 /// Returns the home nodes of all ranks but the absent ones.
 pub fn contributing_nodes(members: &Members, absent: &RankSet) -> NodeSet {
-    let mut nodes = NodeSet::new(members.cube().len());
-    Rank::all(members.ranks())
-        .filter(|rank| !absent.contains(*rank))
-        .for_each(|rank| nodes.insert(rank.home()));
-    nodes
+    let ranks = Rank::all(members.ranks()).filter(|rank| !absent.contains(*rank));
+    NodeSet::from_nodes(members.cube().len(), ranks.map(Rank::home))
 }
 
 /// Returns the nodes that are in both sets.
@@ -199,7 +213,7 @@ impl TreeRoute {
         let faults = request.faults(members);
         let tree = tree_to(request.sink(&faults, members), &faults, Cost::Paper);
         let sink = tree.sink();
-        let reached = both(contributors, &data_nodes(&faults, sink));
+        let reached = both(contributors, &faults.connected(sink));
         let plan = TreePlan::new(&tree, &faults, &reached, request.remedy)
             .unwrap_or_else(|cut_off| panic!("connected nodes have no path: {cut_off}"));
         let is_missing = |node: &Node| !reached.contains(*node);
@@ -241,7 +255,8 @@ impl TreeRoute {
     }
 }
 
-/// Returns the sink as `find_tree_anyway` does, but only home nodes of ranks that execute nodes are candidates.
+/// Returns the node with the fewest faulty links in the largest connected part, among the home nodes of the ranks that
+/// execute nodes.
 /// Without spares each connected part has one, because a rank is connected to all nodes that it executes.
 fn best_sink(faults: &Faults, members: &Members) -> Node {
     let part = faults.largest_component();
@@ -254,19 +269,15 @@ fn best_sink(faults: &Faults, members: &Members) -> Node {
 
 fn cut_off_error(cut_off: &CutOff, members: &Members, request: &TreeRequest) -> Error {
     let ranks = cut_off.nodes.iter().map(|node| members.executor(*node));
-    let mut ranks: Vec<Rank> = ranks.collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    let names: Vec<String> = ranks.iter().map(|rank| rank.to_string()).collect();
+    let ranks = RankSet::from_ranks(members.ranks(), ranks);
     let status = if request.detected {
         Status::State
     } else {
         Status::Argument
     };
     let text = format!(
-        "the faulty links leave no path to rank {} from rank {}",
-        members.executor(cut_off.sink),
-        names.join(", ")
+        "the faulty links leave no path to rank {} from rank {ranks}",
+        members.executor(cut_off.sink)
     );
     Error::new(status, text)
 }
@@ -275,6 +286,7 @@ fn cut_off_error(cut_off: &CutOff, members: &Members, request: &TreeRequest) -> 
 mod tests {
     use super::*;
     use crate::members::RankSet;
+    use crate::tree::testing::figure_16;
     use proptest::prelude::*;
 
     fn members(ranks: usize, failed: &[u32]) -> Members {
@@ -313,8 +325,7 @@ mod tests {
     #[test]
     fn names_the_ranks_that_are_cut_off_and_chooses_a_home_node_as_sink() {
         let members = members(6, &[1, 3]);
-        let mut all = NodeSet::new(8);
-        (0..6).map(Node).for_each(|node| all.insert(node));
+        let all = NodeSet::from_nodes(8, (0..6).map(Node));
         let nothing =
             TreeRoute::new(&members, &TreeRequest::any(), &all).expect("all are connected");
         assert_eq!(nothing.chosen.tree.sink(), Node(0));
@@ -330,6 +341,14 @@ mod tests {
         };
         let error = TreeRoute::new(&members, &found, &all).err();
         assert_eq!(error.map(|error| error.status), Some(Status::State));
+    }
+
+    #[test]
+    fn example_4_seven_nodes_share_the_data() {
+        let data_nodes = figure_16().connected(Node(0b001));
+        let sizes = (0..8).map(|node| share(70, &data_nodes, Node(node)));
+        let sizes: Vec<u64> = sizes.map(|range| range.end - range.start).collect();
+        assert_eq!(sizes, [10, 10, 10, 10, 10, 10, 10, 0]);
     }
 
     /// The rows of 1024 that a rank of eight computes at most, where the executor of a node computes the rows of that
@@ -414,8 +433,7 @@ mod tests {
             let links: Vec<(u32, u32)> = links.into_iter().map(|(a, bit)| (a, a ^ 1 << bit)).collect();
             let remedy = if reroute { Remedy::Reroute } else { Remedy::Delegate };
             let request = TreeRequest { remedy, ..request(&links) };
-            let mut all = NodeSet::new(members.cube().len());
-            (0..ranks as u32).map(Node).for_each(|node| all.insert(node));
+            let all = NodeSet::from_nodes(members.cube().len(), (0..ranks as u32).map(Node));
             let route = TreeRoute::of_connected(&members, &request, &all);
             prop_assert!(members.survivors().any(|rank| rank.home() == route.chosen.tree.sink()));
             for transfer in route.schedule.steps().iter().flatten() {

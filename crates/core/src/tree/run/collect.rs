@@ -17,6 +17,7 @@ use crate::members::{Members, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::tree::fold::Concatenate;
 use crate::vcube::{Node, NodeSet};
+use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -148,9 +149,8 @@ impl Collect<'_, '_> {
 
     /// Returns the nodes of these blocks, which their owners execute.
     fn owners<'t>(&self, entries: impl Iterator<Item = &'t BlockEntry>) -> NodeSet {
-        let mut nodes = NodeSet::new(self.engine.members.cube().len());
-        entries.for_each(|entry| nodes.insert(Node(entry.node)));
-        nodes
+        let nodes = entries.map(|entry| Node(entry.node));
+        NodeSet::from_nodes(self.engine.members.cube().len(), nodes)
     }
 
     fn put(&self, node_data: &mut NodeData<'_>, window: &Range<u64>) {
@@ -173,30 +173,21 @@ impl Collect<'_, '_> {
     fn table(&mut self) -> Result<Vec<BlockEntry>> {
         let mine = self.encoded();
         let limit = FIXED_BYTES + self.engine.members.cube().len() * ENTRY_BYTES;
-        let tables = loop {
-            let tables = self.engine.share(mine.clone(), limit)?;
-            match (self.engine.commit(tables.is_some(), None)?, tables) {
-                (Verdict::Committed, Some(tables)) => break tables,
-                (Verdict::Failed(status), _) => return Err(agreed_error(status, None)),
-                _ => {}
-            }
-        };
+        let tables = self.engine.share_committed(mine.clone(), limit, None)?;
         let mut table = Vec::new();
         for (owner, bytes) in tables {
-            let (fixed, entries) = bytes
-                .split_at_checked(FIXED_BYTES)
-                .ok_or_else(different_results)?;
-            if *fixed != mine[..FIXED_BYTES] || !entries.len().is_multiple_of(ENTRY_BYTES) {
-                return Err(different_results());
-            }
-            table.extend(entries.chunks_exact(ENTRY_BYTES).filter_map(|bytes| {
+            let mut fields = Reader::new(&bytes);
+            let is_same = fields.bytes(FIXED_BYTES) == Some(&mine[..FIXED_BYTES]);
+            let entries = fields.repeat_to_end(|fields| {
                 Some(BlockEntry {
-                    start: u64::from_le_bytes(bytes[..8].try_into().ok()?),
-                    count: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
-                    node: u32::from_le_bytes(bytes[16..].try_into().ok()?),
+                    start: fields.u64()?,
+                    count: fields.u64()?,
+                    node: fields.u32()?,
                     owner,
                 })
-            }));
+            });
+            let entries = entries.filter(|_| is_same);
+            table.extend(entries.ok_or_else(different_results)?);
         }
         table.sort_unstable();
         self.check_table(&table)?;
@@ -232,17 +223,15 @@ impl Collect<'_, '_> {
     /// are not empty.
     fn encoded(&self) -> Vec<u8> {
         let size = self.local.record_bytes;
-        let mut bytes = (size as u64).to_le_bytes().to_vec();
-        bytes.extend(self.local.total.to_le_bytes());
-        bytes.extend(self.local.absent.fingerprint().to_le_bytes());
+        let mut out = Writer::new();
+        out.u64(size as u64).u64(self.local.total);
+        out.u32(self.local.absent.fingerprint());
         for (node, start, data) in &self.local.blocks {
             if !data.is_empty() {
-                bytes.extend(start.to_le_bytes());
-                bytes.extend(((data.len() / size) as u64).to_le_bytes());
-                bytes.extend(node.0.to_le_bytes());
+                out.u64(*start).u64((data.len() / size) as u64).u32(node.0);
             }
         }
-        bytes
+        out.finish()
     }
 
     /// Checks that the owners of all records that are not passed on yet are alive and execute the nodes of these, and that
@@ -269,11 +258,10 @@ impl Collect<'_, '_> {
     }
 
     fn loss(&mut self, ranks: Vec<Rank>) -> Error {
-        let names: Vec<String> = ranks.iter().map(|rank| rank.to_string()).collect();
         *self.lost = RankSet::from_ranks(self.engine.members.ranks(), ranks);
         let text = format!(
             "rank {} failed, and its part of the result is lost",
-            names.join(", ")
+            self.lost
         );
         Error::new(Status::DataLost, text)
     }
@@ -294,8 +282,7 @@ fn extent(table: &[BlockEntry]) -> Option<(u64, bool)> {
 }
 
 fn different_results() -> Error {
-    let text = "the ranks pass results that are not of one sort of this group";
-    Error::new(Status::Argument, text)
+    Error::argument("the ranks pass results that are not of one sort of this group")
 }
 
 #[cfg(test)]

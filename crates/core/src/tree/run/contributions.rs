@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use super::TreeOp;
 use crate::block::Block;
-use crate::engine::{Gathered, HeldInputs, JobParts, LoadOnly, Source, run_job};
+use crate::engine::{HeldInputs, JobParts, LoadOnly, Source, run_job};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// The contributions of all ranks, as far as this rank has them.
 pub(super) struct Contributions {
@@ -41,7 +41,7 @@ impl Source for GivenOnce {
 
     fn reload(&mut self, rank: Rank) -> Result<Buffer> {
         let text = format!("the contribution of rank {rank} cannot be loaded again");
-        Err(Error::new(Status::Internal, text))
+        Err(Error::internal(text))
     }
 }
 
@@ -49,18 +49,13 @@ impl TreeOp<'_, '_> {
     /// Protects the contributions of all ranks but the `absent` ones, which contribute nothing. Returns
     /// `Status::DataLost` if a rank fails before its contribution has left it. Collective.
     pub(super) fn protect(&mut self, mine: Slice, absent: RankSet) -> Result<Contributions> {
+        let mut source = GivenOnce;
         let parts = JobParts {
-            store: self.store,
-            source: &mut GivenOnce,
-            input: mine.clone(),
-            absent,
-            checks: None,
-            held: None,
             retains: true,
-            gathered: Gathered::default(),
+            ..JobParts::new(self.store, &mut source, mine.clone(), absent)
         };
         let loaded = run_job(self.engine, &LoadOnly, parts, self.lost)?;
-        let released = || Error::new(Status::Internal, "the contributions were released");
+        let released = || Error::internal("the contributions were released");
         Ok(Contributions {
             held: loaded.retained.ok_or_else(released)?.into_inputs(),
             mine,
@@ -74,15 +69,14 @@ impl TreeOp<'_, '_> {
         if mutant(Mutant::ContributionsNotMoved) {
             return Ok(());
         }
+        let mut source = GivenOnce;
+        let (mine, none) = (
+            contributions.mine.clone(),
+            RankSet::new(self.engine.members.ranks()),
+        );
         let parts = JobParts {
-            store: self.store,
-            source: &mut GivenOnce,
-            input: contributions.mine.clone(),
-            absent: RankSet::new(self.engine.members.ranks()),
-            checks: None,
             held: Some(&mut contributions.held),
-            retains: false,
-            gathered: Gathered::default(),
+            ..JobParts::new(self.store, &mut source, mine, none)
         };
         contributions.blocks = run_job(self.engine, &LoadOnly, parts, self.lost)?.blocks;
         Ok(())

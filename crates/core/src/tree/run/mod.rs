@@ -34,8 +34,8 @@ use crate::store::Store;
 use crate::tree::fold::Concatenate;
 use crate::tree::plan::Remedy;
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result};
 
 /// The round of fault schedules in which the tree is traversed. Round 0 protects the contributions.
 pub const TREE_ROUND: u32 = 1;
@@ -72,13 +72,12 @@ impl TreeOp<'_, '_> {
     pub fn broadcast(&mut self, root: Rank, mine: Slice) -> Result<(ChosenTree, Slice)> {
         if self.absent.contains(root) {
             let text = format!("root is {root}, which has failed or is an idle spare");
-            return Err(Error::new(Status::Argument, text));
+            return Err(Error::argument(text));
         }
-        let empty = Slice::from(Buffer::default());
         let mine = if root == self.engine.members.me() {
             mine
         } else {
-            empty
+            Slice::default()
         };
         let ranks = self.engine.members.ranks();
         let others = Rank::all(ranks).filter(|rank| *rank != root);
@@ -167,10 +166,7 @@ impl TreeOp<'_, '_> {
             match (committed, received) {
                 (true, Some(received)) => return Ok((route.chosen, received)),
                 (true, None) => {
-                    return Err(Error::new(
-                        Status::Internal,
-                        "a committed broadcast has no data",
-                    ));
+                    return Err(Error::internal("a committed broadcast has no data"));
                 }
                 (false, _) => node_data.restart(),
             }
@@ -194,9 +190,7 @@ impl TreeOp<'_, '_> {
             let is_linked = |from: &&Rank| !self.request.is_faulty(**from, to);
             let Some(from) = others.iter().find(is_linked).copied() else {
                 let text = format!("the faulty links leave no path to rank {to}");
-                node_data
-                    .error
-                    .get_or_insert(Error::new(Status::Argument, text));
+                node_data.error.get_or_insert(Error::argument(text));
                 continue;
             };
             if from == me || to == me {
@@ -217,7 +211,7 @@ impl TreeOp<'_, '_> {
             match delivery {
                 Delivery::Got(block) => {
                     let data = block.runs.into_iter().next().map(|run| run.data);
-                    *received = Some(data.unwrap_or_else(|| Buffer::default().into()));
+                    *received = Some(data.unwrap_or_default());
                 }
                 Delivery::Nothing => node_data.miss(),
                 Delivery::NotMine => {}

@@ -12,8 +12,9 @@ use crate::members::Rank;
 use crate::tree::detect::{MissedTest, TestTimeout};
 use crate::tree::faults::along;
 use crate::vcube::Node;
-use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status};
+use crate::wire::Reader;
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result};
 
 /// The number of tests of a link. A link is slow if all of them are late.
 const TESTS_PER_LINK: u32 = 3;
@@ -83,12 +84,10 @@ fn test_all(engine: &mut Engine<'_>) -> Result<Option<Times>> {
 /// Exchanges an empty message with a rank. False: a rank failed.
 fn exchange(engine: &mut Engine<'_>, other: Rank) -> Result<bool> {
     let me = engine.members.me();
-    let message = |from, to| ControlMessage {
-        from,
-        to,
-        payload: (from == me).then(|| Buffer::default().into()),
-    };
-    let messages = vec![message(me, other), message(other, me)];
+    let messages = vec![
+        ControlMessage::new(me, other, Some(Slice::default())),
+        ControlMessage::new(other, me, None),
+    ];
     Ok(engine.deliver(messages, 0)?.is_some())
 }
 
@@ -126,14 +125,11 @@ fn share_slow(engine: &mut Engine<'_>, slow: &[Rank]) -> Result<Option<Vec<(Rank
     };
     let mut pairs = Vec::new();
     for (reporter, bytes) in shared {
-        for rank in bytes.chunks_exact(size_of::<u32>()) {
-            let rank = rank.try_into().ok().map(u32::from_le_bytes).map(Rank);
-            let rank = rank.filter(|rank| rank.index() < ranks).ok_or_else(|| {
-                let text = "a message with slow links does not decode";
-                Error::new(Status::Internal, text)
-            })?;
-            pairs.push((reporter, rank));
-        }
+        let slow = Reader::new(&bytes).repeat_to_end(Reader::u32);
+        let slow = slow.filter(|slow| slow.iter().all(|rank| (*rank as usize) < ranks));
+        let undecodable = || Error::internal("a message with slow links does not decode");
+        let slow = slow.ok_or_else(undecodable)?.into_iter();
+        pairs.extend(slow.map(|rank| (reporter, Rank(rank))));
     }
     Ok(Some(pairs))
 }

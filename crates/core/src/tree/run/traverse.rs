@@ -17,7 +17,7 @@ use crate::tree::plan::Fraction;
 use crate::tree::schedule::{LinkMessage, TreeSchedule};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, caught};
 
 /// An operation that merges two partial results. Must be pure: the same bytes for the same bytes, on every
 /// rank.
@@ -70,11 +70,9 @@ pub struct Segment {
 /// Returns segments as a block to be sent, one run for each segment. The run's start is the segment's first
 /// position, and its origin is the number of positions.
 fn block_of(segments: Vec<Segment>) -> Block {
-    let runs = segments.into_iter().map(|segment| Run {
-        origin: Rank(segment.span),
-        start: segment.first,
-        data: segment.data,
-    });
+    let runs = segments
+        .into_iter()
+        .map(|segment| Run::new(Rank(segment.span), segment.first, segment.data));
     Block::of_sorted(runs.collect())
 }
 
@@ -216,7 +214,7 @@ impl<'m> NodeData<'m> {
     pub fn result(&mut self, node: Node) -> Option<Slice> {
         let mut segments = self.own.remove(&node).unwrap_or_default().into_iter();
         let Some(first) = segments.next() else {
-            return Some(Buffer::default().into());
+            return Some(Slice::default());
         };
         let merged = segments.try_fold(first.data, |low, high| {
             merge_two(self.merge, &low, &high.data)
@@ -316,7 +314,7 @@ fn aligned(data: Slice) -> Result<Slice> {
     if data.as_ptr().addr().is_multiple_of(8) {
         Ok(data)
     } else {
-        Ok(Buffer::copy_of(&data)?.into())
+        Slice::copy_of(&data)
     }
 }
 
@@ -365,7 +363,7 @@ fn join_in_place(
             "contributions of {span} and {} numbers cannot be combined element by element",
             other.span
         );
-        return Err(Error::new(Status::Argument, text));
+        return Err(Error::argument(text));
     }
     let end_of = |segment: &Segment| {
         segment
@@ -465,8 +463,8 @@ mod tests {
     use crate::tree::plan::{MessagePurpose, Remedy, TreePlan};
     use crate::tree::schedule::{LinkModel, Ports, StageStart};
     use crate::tree::shape::Tree;
-    use crate::tree::shares::data_nodes;
     use crate::tree::testing::{cases, figure_14};
+    use ftsort_kernels::error::Status;
     use ftsort_kernels::kernel::kernel_of;
     use ftsort_kernels::record::KeyKind;
     use proptest::prelude::*;
@@ -519,7 +517,7 @@ mod tests {
     }
 
     fn planned(tree: &Tree, faults: &crate::tree::faults::Faults) -> TreePlan {
-        let all = data_nodes(faults, tree.sink());
+        let all = faults.connected(tree.sink());
         TreePlan::new(tree, faults, &all, Remedy::Partition).expect("connected")
     }
 

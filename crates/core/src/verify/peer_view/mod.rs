@@ -75,12 +75,13 @@ pub struct SftChecks<'a> {
 /// The blocks that a node knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerView<B> {
-    node: Node,
+    /// The node.
+    pub node: Node,
     /// Blocks at the start of this stage: the paper's LBS.
-    current: Sequence<B>,
+    pub current: Sequence<B>,
     /// Blocks at the start of the previous stage, verified: the paper's LLBS. None in the first
     /// stage.
-    previous: Option<Sequence<B>>,
+    pub previous: Option<Sequence<B>>,
 }
 
 /// The part of a message that the checks need, besides the records.
@@ -110,34 +111,6 @@ impl<B: Clone + Deref<Target = [u8]>> PeerView<B> {
             current: Sequence::new(1, node, block),
             previous: None,
         }
-    }
-
-    /// Returns the view of a node that knows these blocks from this stage and the previous one.
-    pub fn from_sequences(
-        node: Node,
-        current: Sequence<B>,
-        previous: Option<Sequence<B>>,
-    ) -> PeerView<B> {
-        PeerView {
-            node,
-            current,
-            previous,
-        }
-    }
-
-    /// Returns the node.
-    pub fn node(&self) -> Node {
-        self.node
-    }
-
-    /// Returns the blocks known from this stage.
-    pub fn current(&self) -> &Sequence<B> {
-        &self.current
-    }
-
-    /// Returns the blocks known from the previous stage.
-    pub fn previous(&self) -> Option<&Sequence<B>> {
-        self.previous.as_ref()
     }
 }
 

@@ -151,9 +151,9 @@ fn the_papers_example_stage_by_stage() {
             for (node, view) in run.views.iter().enumerate() {
                 let masked = (0..8).filter(|bit| expected[node] >> bit & 1 == 1);
                 let expected_values: Vec<u8> = masked.map(|bit| starts[stage][bit]).collect();
-                assert_eq!(bits(view.current()), expected[node], "{round} node {node}");
+                assert_eq!(bits(&view.current), expected[node], "{round} node {node}");
                 assert_eq!(
-                    values(view.current()),
+                    values(&view.current),
                     expected_values,
                     "{round} node {node}"
                 );
@@ -163,7 +163,7 @@ fn the_papers_example_stage_by_stage() {
                 let size = 1 << round.dimension();
                 for (node, view) in run.views.iter().enumerate() {
                     let first = node / size * size;
-                    let known = values(view.previous().unwrap());
+                    let known = values(view.previous.as_ref().unwrap());
                     assert_eq!(known, starts[stage][first..first + size]);
                 }
             }

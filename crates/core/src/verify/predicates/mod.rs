@@ -76,6 +76,12 @@ impl MonotoneRange {
     }
 }
 
+/// Returns whether records are sorted. Compares record by record, because a message is not aligned.
+pub fn is_sorted(records: &[u8], kernel: &dyn Kernel) -> bool {
+    let records = records.chunks_exact(kernel.record_bytes());
+    records.is_sorted_by(|one, next| kernel.compare(one, next) != Ordering::Greater)
+}
+
 impl KeyOrder<'_> {
     /// Evaluates the progress predicate over one range: the records rise, and records are missing
     /// only after the last of them. Returns the first node that violates it.
@@ -92,7 +98,7 @@ impl KeyOrder<'_> {
             let holds = records * size == block.len()
                 && records <= self.longest
                 && (!ended || block.is_empty())
-                && (block.len() < 2 * size || self.is_sorted(block))
+                && is_sorted(block, self.kernel)
                 && !self.falls(last, block.get(..size));
             if !holds {
                 return Err(node);
@@ -105,19 +111,6 @@ impl KeyOrder<'_> {
                 .or(last);
         }
         Ok(())
-    }
-
-    /// Compares record by record, because a message is not aligned.
-    fn is_sorted(&self, block: &[u8]) -> bool {
-        let mut records = block.chunks_exact(self.kernel.record_bytes());
-        records.next().is_none_or(|first| {
-            let mut last = first;
-            records.all(|next| {
-                let rises = !self.falls(Some(last), Some(next));
-                last = next;
-                rises
-            })
-        })
     }
 
     fn falls(&self, one: Option<&[u8]>, next: Option<&[u8]>) -> bool {
