@@ -30,9 +30,6 @@ fn simulated_ranks_conform() {
         for seed in 0..seeds() {
             let script = SimConfig {
                 seed,
-                failures: Vec::new(),
-                timed: false,
-                record: false,
                 ..SimConfig::default()
             };
             for repair in [Repair::Agree, Repair::Shrink] {

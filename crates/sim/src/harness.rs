@@ -16,10 +16,7 @@ use std::sync::Arc;
 use crate::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use crate::job::JobContext;
 use crate::refusal::Refusal;
-use crate::transport::{
-    RankHandle, SimConfig, SimMpi, SimResult, SimStep, TraceEvent, run_ranks,
-    run_ranks_on_large_stacks,
-};
+use crate::transport::{RankHandle, SimConfig, SimMpi, SimResult, SimStep, TraceEvent, run_ranks};
 use ftsort_core::engine::{
     Engine, EngineContext, Event, MessageEvent, Observer, Occasion, PlacementPolicy,
     RetainedResult, Stats,
@@ -133,8 +130,6 @@ pub struct Harness {
     pub quorum: usize,
     /// The number of spares; at least one rank has a node.
     pub spares: usize,
-    /// Whether the ranks run callbacks of a program, which may need large stacks.
-    pub large_stacks: bool,
     /// The actions that are refused.
     pub refusals: Vec<Refusal>,
 }
@@ -166,7 +161,6 @@ impl Harness {
             hosts: 1,
             quorum: 1,
             spares: 0,
-            large_stacks: false,
             refusals: Vec::new(),
         }
     }
@@ -200,11 +194,7 @@ impl Harness {
             rank_state.lasting_refusal = lasting.map(|refusal| refusal.action);
             Some(rank_main(&mut rank_state))
         };
-        let sim = if self.large_stacks {
-            run_ranks_on_large_stacks(self.ranks, &self.config, run_rank)
-        } else {
-            run_ranks(self.ranks, &self.config, run_rank)
-        };
+        let sim = run_ranks(self.ranks, &self.config, run_rank);
         let files = files.take();
         HarnessRun {
             sim: SimResult {
@@ -327,10 +317,7 @@ impl<'y> SimRank<'y> {
         }
         let options = JobOptions {
             number: usize::MAX,
-            schedule: &Schedule::default(),
-            policy: None,
-            record_bytes: None,
-            digest_key: None,
+            ..JobOptions::default()
         };
         self.run_job(options, |mut context| {
             context.ignore_commits.set(true);
@@ -363,12 +350,13 @@ impl<'y> SimRank<'y> {
         };
         let mut stats = Stats::default();
         let mut lost = RankSet::new(ranks);
+        let no_corruptions = Schedule::default();
         let mut engine = Engine::new(EngineContext {
             transport: &mut self.transport,
             members: &mut self.members,
             observer: &mut observer,
             stats: &mut stats,
-            schedule: options.schedule,
+            schedule: options.schedule.unwrap_or(&no_corruptions),
             policy: match options.policy {
                 Some(policy) => Some(policy),
                 None => None,
@@ -418,11 +406,12 @@ pub fn chunk_bytes(ranks: usize) -> usize {
 }
 
 /// The options of one job.
+#[derive(Default)]
 pub struct JobOptions<'a> {
     /// The number of the job on its rank, from 0.
     pub number: usize,
-    /// The corruptions to inject.
-    pub schedule: &'a Schedule,
+    /// The corruptions to inject. None: none.
+    pub schedule: Option<&'a Schedule>,
     /// Proposes the ranks to exclude and the shares of the others.
     pub policy: Option<&'a mut dyn PlacementPolicy>,
     /// The size of a record, if blocks consist of records.

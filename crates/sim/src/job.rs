@@ -52,6 +52,33 @@ pub struct JobRun<'r> {
     pub gathered: Gathered,
 }
 
+impl<'r> JobRun<'r> {
+    /// A job without checks whose inputs were not protected before, and whose redundancy ends with it.
+    pub fn new(source: InputSource<'r>, input: Slice) -> JobRun<'r> {
+        JobRun {
+            source,
+            input,
+            checks: None,
+            held: None,
+            retains: false,
+            gathered: Gathered::default(),
+        }
+    }
+
+    fn parts<'p>(&'p mut self, store: &'p mut dyn Store, absent: RankSet) -> JobParts<'p> {
+        JobParts {
+            store,
+            source: &mut self.source,
+            input: std::mem::take(&mut self.input),
+            absent,
+            checks: self.checks,
+            held: self.held.as_deref_mut(),
+            retains: self.retains,
+            gathered: std::mem::take(&mut self.gathered),
+        }
+    }
+}
+
 impl JobContext<'_, '_> {
     /// Runs an algorithm on the ranks' inputs.
     pub fn run(&mut self, algorithm: &dyn Algorithm, mut run: JobRun<'_>) -> Result<Finished> {
@@ -60,16 +87,7 @@ impl JobContext<'_, '_> {
             StoreKind::Versions(_) if algorithm.rounds() > 0 => &stored,
             _ => algorithm,
         };
-        let parts = JobParts {
-            store: self.store,
-            source: &mut run.source,
-            input: run.input,
-            absent: self.absent.clone(),
-            checks: run.checks,
-            held: run.held,
-            retains: run.retains,
-            gathered: run.gathered,
-        };
+        let parts = run.parts(self.store, self.absent.clone());
         run_job(self.engine, algorithm, parts, self.lost)
     }
 
@@ -77,20 +95,15 @@ impl JobContext<'_, '_> {
     pub fn finish(
         &mut self,
         algorithm: &dyn Algorithm,
-        mut source: InputSource<'_>,
+        source: InputSource<'_>,
         gathered: &Gathered,
         retains: bool,
     ) -> Result<Option<Finished>> {
-        let parts = JobParts {
-            store: self.store,
-            source: &mut source,
-            input: Slice::default(),
-            absent: self.absent.clone(),
-            checks: None,
-            held: None,
+        let mut run = JobRun {
             retains,
-            gathered: Gathered::default(),
+            ..JobRun::new(source, Slice::default())
         };
+        let parts = run.parts(self.store, self.absent.clone());
         finish_gathered(self.engine, algorithm, parts, gathered, self.lost)
     }
 
@@ -101,16 +114,7 @@ impl JobContext<'_, '_> {
         absent: RankSet,
         mut run: JobRun<'_>,
     ) -> Result<()> {
-        let parts = JobParts {
-            store: self.store,
-            source: &mut run.source,
-            input: run.input,
-            absent,
-            checks: run.checks,
-            held: None,
-            retains: true,
-            gathered: Gathered::default(),
-        };
+        let parts = run.parts(self.store, absent);
         update_inputs(self.engine, inputs, parts, self.lost)
     }
 

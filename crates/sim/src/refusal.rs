@@ -36,9 +36,7 @@ impl Refusal {
             lasts,
         })
     }
-}
 
-impl Refusal {
     /// The numbers of the refused actions, as far as the job lasts.
     #[cfg(feature = "trials")]
     pub(crate) fn actions(self) -> std::ops::Range<u32> {

@@ -12,8 +12,6 @@ use crate::harness::{Harness, JobOptions, SimRank, StoreKind};
 use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Failure, FailureMode, NetworkModel, SimConfig, Traffic};
 use charged_kernel::ChargedKernel;
-use ftsort_core::engine::Gathered;
-use ftsort_core::faults::Schedule;
 use ftsort_core::members::Rank;
 use ftsort_core::sort::{MergeAndPlace, Method, global_offset};
 use ftsort_kernels::error::{Result, caught};
@@ -173,13 +171,9 @@ fn report(ends: &[Option<RankEnd>], failures: &[Failure], wrong: Option<String>)
 
 /// The program of one rank.
 fn run_rank(setting: &ScaleSetting, rank: &mut SimRank<'_>) -> RankEnd {
-    let schedule = Schedule::default();
     let options = JobOptions {
-        number: 0,
-        schedule: &schedule,
-        policy: None,
         record_bytes: Some(setting.record_bytes),
-        digest_key: None,
+        ..JobOptions::default()
     };
     let report = rank.run_job(options, |mut context| sort(setting, &mut context));
     let handle = rank.handle();
@@ -217,15 +211,8 @@ fn sort(setting: &ScaleSetting, context: &mut JobContext<'_, '_>) -> Result<Vec<
         can_reload: false,
         lies: false,
     };
-    let run = JobRun {
-        source,
-        input: inputs::input(setting, me)?.into(),
-        checks: None,
-        held: None,
-        retains: false,
-        gathered: Gathered::default(),
-    };
-    let finished = context.run(&algorithm, run)?;
+    let input = inputs::input(setting, me)?;
+    let finished = context.run(&algorithm, JobRun::new(source, input.into()))?;
     let blocks = finished.blocks.values().filter_map(global_offset);
     let summaries = blocks.map(|(offset, data)| BlockSummary::of(setting, offset, data));
     Ok(summaries.collect())

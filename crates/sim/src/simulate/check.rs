@@ -7,10 +7,11 @@ use std::rc::Rc;
 use rayon::prelude::*;
 
 use super::{
-    NodeStates, SimulationRun, SimulationSetting, StoreKind, position_of, run, run_with_failures,
+    NodeStates, SimulationRun, SimulationSetting, StoreKind, run, run_with_failures,
+    steps_until_last, with_one_more,
 };
 use crate::harness::JobReport;
-use crate::transport::{Failure, FailureMode, StepRecord};
+use crate::transport::FailureMode;
 use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::rounds::Rounds;
 use ftsort_core::rounds::purity::PurityCheck;
@@ -172,27 +173,14 @@ impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
         if setting.failures.len() >= failures {
             return Ok(tally);
         }
-        // Up to the last failure the run with one more failure is the same.
-        let last = setting.failures.last();
-        let start = last.map_or(Some(0), |last| {
-            position_of(&result.steps, last).map(|index| index + 1)
-        });
-        let is_alive = |record: &&StepRecord| {
-            let mut failures = setting.failures.iter();
-            !failures.any(|failure| failure.rank == record.rank)
-        };
-        let steps: Vec<&StepRecord> = match start {
-            Some(start) => result.steps[start..].iter().filter(is_alive).collect(),
-            None => Vec::new(),
-        };
-        let below = steps.par_iter().map(|record| {
-            let mut more = setting.clone();
-            more.failures.push(Failure {
-                rank: record.rank,
-                step: record.step,
-                mode: FailureMode::Crash,
-            });
-            self.descend(&more, failures)
+        let fresh = &result.steps[steps_until_last(&result.steps, &setting.failures)..];
+        let more = with_one_more(&setting.failures, fresh, FailureMode::Crash);
+        let below = more.into_par_iter().map(|more| {
+            let setting = SimulationSetting {
+                failures: more,
+                ..setting.clone()
+            };
+            self.descend(&setting, failures)
         });
         let below = below.try_reduce(Tally::default, |one, other| Ok(one.plus(other)))?;
         Ok(tally.plus(below))
@@ -308,12 +296,11 @@ fn judge_data_loss(
     setting: &SimulationSetting,
     outcome: &JobReport<NodeStates>,
 ) -> std::result::Result<Tally, String> {
-    let protected = match setting.store {
-        _ if setting.can_reload() => usize::MAX,
-        StoreKind::None => 0,
-        StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => replicas,
-        StoreKind::Parity(shape) => shape.shares,
-        StoreKind::Directory | StoreKind::Reload => usize::MAX,
+    let replicas = setting.store.replicas().unwrap_or(usize::MAX);
+    let protected = if setting.can_reload() {
+        usize::MAX
+    } else {
+        replicas
     };
     let is_lost = match &outcome.failed_at_commit {
         None => !setting.can_reload(),

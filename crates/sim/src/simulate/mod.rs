@@ -40,8 +40,6 @@ pub use check::{Check, FailingRun, Tally};
 use crate::harness::{Harness, JobOptions, JobReport, StoreKind};
 use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Failure, FailureMode, SimConfig, StepRecord};
-use ftsort_core::engine::Gathered;
-use ftsort_core::faults::Schedule;
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::purity::PurityCheck;
 use ftsort_core::rounds::{Hypercube, Rounds};
@@ -114,25 +112,14 @@ pub fn run(
     let config = SimConfig {
         seed: setting.seed,
         failures: setting.failures.clone(),
-        timed: false,
-        record: false,
+        large_stacks: true,
         ..SimConfig::default()
     };
-    let harness = Harness {
-        large_stacks: true,
-        ..Harness::new(inputs.len(), config, setting.store)
-    };
+    let harness = Harness::new(inputs.len(), config, setting.store);
     let (rounds, inputs) = (Rc::clone(rounds), Rc::clone(inputs));
     let can_reload = setting.can_reload();
     let result = harness.run(move |rank| {
-        let options = JobOptions {
-            number: 0,
-            schedule: &Schedule::default(),
-            policy: None,
-            record_bytes: None,
-            digest_key: None,
-        };
-        rank.run_job(options, |context| {
+        rank.run_job(JobOptions::default(), |context| {
             run_rounds(context, &*rounds, &inputs, can_reload)
         })
     });
@@ -166,15 +153,7 @@ fn run_rounds(
         can_reload,
         lies: false,
     };
-    let run = JobRun {
-        source,
-        input: input.into(),
-        checks: None,
-        held: None,
-        retains: false,
-        gathered: Gathered::default(),
-    };
-    let finished = context.run(&algorithm, run)?;
+    let finished = context.run(&algorithm, JobRun::new(source, input.into()))?;
     let blocks = finished.blocks.iter();
     blocks
         .map(|(node, block)| Ok((*node, algorithm.finished(*node, block)?)))
@@ -205,11 +184,7 @@ pub fn run_with_failures(
         } else {
             0
         };
-        let steps = result.steps[start..].iter();
-        let steps: Vec<u32> = steps
-            .filter(|record| record.rank == rank)
-            .map(|record| record.step)
-            .collect();
+        let steps = steps_of(&result.steps[start..], rank);
         let pick = draw.below(steps.len() as u64) as usize;
         if let Some(step) = steps.get(pick) {
             setting.failures.push(Failure {
@@ -221,6 +196,38 @@ pub fn run_with_failures(
         }
     }
     (result, setting.failures)
+}
+
+/// Returns these failures with one more, at each of these steps of a rank that does not fail yet.
+pub(crate) fn with_one_more(
+    failures: &[Failure],
+    steps: &[StepRecord],
+    mode: FailureMode,
+) -> Vec<Vec<Failure>> {
+    let has_failed = |rank| failures.iter().any(|failure| failure.rank == rank);
+    let steps = steps.iter().filter(|record| !has_failed(record.rank));
+    let one_more = steps.map(|record| Failure {
+        rank: record.rank,
+        step: record.step,
+        mode,
+    });
+    one_more
+        .map(|failure| [failures, &[failure]].concat())
+        .collect()
+}
+
+/// The numbers of the steps of a rank.
+pub(crate) fn steps_of(steps: &[StepRecord], rank: Rank) -> Vec<u32> {
+    let steps = steps.iter().filter(|record| record.rank == rank);
+    steps.map(|record| record.step).collect()
+}
+
+/// The number of steps up to the last failure. A run with one more failure after it has the same steps until then.
+pub(crate) fn steps_until_last(steps: &[StepRecord], failures: &[Failure]) -> usize {
+    let Some(last) = failures.last() else {
+        return 0;
+    };
+    position_of(steps, last).map_or(steps.len(), |index| index + 1)
 }
 
 /// The index of the step at which a failure is injected.

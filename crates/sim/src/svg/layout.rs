@@ -189,20 +189,19 @@ impl Builder {
                 self.mark(MarkKind::Fails, rank, column, text);
                 let lifetime = &mut self.layout.lifetimes[rank];
                 match mode {
-                    FailureMode::Crash => lifetime.stopped = Some(column),
+                    FailureMode::Crash | FailureMode::Stop => lifetime.stopped = Some(column),
                     FailureMode::EarlyReport | FailureMode::Partition => {
                         lifetime.reported = Some(column);
                     }
-                    FailureMode::Stop => lifetime.stopped = Some(column),
                     FailureMode::Slow | FailureMode::Hang => {}
                 }
-                self.close_call(rank, column);
+                self.close_call(rank, column, false);
             }
             TraceEvent::Stops => {
                 let column = self.advance(rank, 0);
                 self.mark(MarkKind::Fails, rank, column, String::new());
                 self.layout.lifetimes[rank].stopped = Some(column);
-                self.close_call(rank, column);
+                self.close_call(rank, column, false);
             }
             TraceEvent::Learns { .. } => {
                 let column = self.advance(rank, 0);
@@ -224,26 +223,21 @@ impl Builder {
     fn leave(&mut self, rank: usize, call: CollectiveCall, failed: bool) {
         let entered = self.entered.get(&self.calls[rank]).copied().unwrap_or(0);
         let end = self.advance(rank, entered);
-        if let Some(start) = self.inside[rank].take()
-            && call == CollectiveCall::Agree
-        {
-            self.layout.agreements.push(Segment {
-                rank,
-                start,
-                end,
-                failed,
-            });
+        if call == CollectiveCall::Agree {
+            self.close_call(rank, end, failed);
+        } else {
+            self.inside[rank] = None;
         }
     }
 
-    /// Ends the segment of a rank that fails in a collective call.
-    fn close_call(&mut self, rank: usize, end: usize) {
+    /// Ends the segment of a rank that leaves a collective call, or fails in it.
+    fn close_call(&mut self, rank: usize, end: usize, failed: bool) {
         if let Some(start) = self.inside[rank].take() {
             self.layout.agreements.push(Segment {
                 rank,
                 start,
                 end,
-                failed: false,
+                failed,
             });
         }
     }

@@ -84,7 +84,6 @@ fn draw(ranks: usize, trace: &[TraceEntry], messages: bool, note: Option<&str>) 
 struct Canvas {
     out: String,
     width: usize,
-    height: usize,
     top: usize,
     ranks: usize,
 }
@@ -115,7 +114,6 @@ impl Canvas {
         let mut canvas = Canvas {
             out: String::new(),
             width,
-            height,
             top,
             ranks: layout.ranks,
         };
@@ -213,21 +211,18 @@ impl Canvas {
         );
     }
 
+    fn circle(&mut self, class: &str, x: usize, y: usize) {
+        let _ = writeln!(
+            self.out,
+            "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"4\"/>"
+        );
+    }
+
     fn mark(&mut self, kind: MarkKind, x: usize, y: usize) {
         match kind {
             MarkKind::Fails => self.cross(x, y, 7),
-            MarkKind::Commits => {
-                let _ = writeln!(
-                    self.out,
-                    "<circle class=\"dot\" cx=\"{x}\" cy=\"{y}\" r=\"4\"/>"
-                );
-            }
-            MarkKind::Learns => {
-                let _ = writeln!(
-                    self.out,
-                    "<circle class=\"learn\" cx=\"{x}\" cy=\"{y}\" r=\"4\"/>"
-                );
-            }
+            MarkKind::Commits => self.circle("dot", x, y),
+            MarkKind::Learns => self.circle("learn", x, y),
             MarkKind::Restores => {
                 let (left, top) = (x - 5, y - 5);
                 let _ = writeln!(
@@ -290,7 +285,6 @@ impl Canvas {
 
     fn finish(mut self) -> String {
         self.out.push_str("</svg>\n");
-        debug_assert!(self.height > 0);
         self.out
     }
 }

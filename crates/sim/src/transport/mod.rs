@@ -40,7 +40,7 @@ pub use calls::CollectiveCall;
 pub use clock::{AgreementShape, NetworkModel, compute};
 pub use liveness::SLOW_SECONDS;
 pub use mpi::{RankHandle, SimMpi};
-pub use scheduler::{SimResult, run_ranks, run_ranks_on_large_stacks};
+pub use scheduler::{SimResult, run_ranks};
 pub use trace::{TraceEntry, TraceEvent};
 pub use traffic::Traffic;
 
@@ -143,6 +143,8 @@ pub struct SimConfig {
     /// the other. That is fast with many ranks, because the memory of a rank stays in the caches. The seed decides
     /// nothing then.
     pub in_batches: bool,
+    /// Whether the ranks run callbacks of a program, which may need large stacks.
+    pub large_stacks: bool,
     /// The network clock. None: time is logical.
     pub network: Option<NetworkModel>,
 }

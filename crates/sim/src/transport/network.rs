@@ -35,7 +35,6 @@ pub struct SimMessage {
 pub enum RequestKind {
     Send,
     Receive {
-        from: Rank,
         tag: Tag,
         buffer: RecvBuffer,
         range: Range<usize>,
@@ -135,7 +134,6 @@ impl SimState {
             comm,
             peer: from,
             kind: RequestKind::Receive {
-                from,
                 tag,
                 buffer,
                 range,
@@ -187,12 +185,7 @@ impl SimState {
     /// Gives a message to the receive that matches it.
     fn give(&mut self, to: Rank, receive: Request, message: SimMessage) {
         if message.rendezvous.is_some() {
-            let open = self.process(to).open.get_mut(&receive);
-            if let Some(OpenRequest {
-                kind: RequestKind::Receive { matched, .. },
-                ..
-            }) = open
-            {
+            if let Some(matched) = self.process(to).matched(receive) {
                 *matched = Some(message);
                 self.schedule(SimEvent::Transfer { to, receive }, 0.0);
             }
@@ -205,19 +198,13 @@ impl SimState {
         if !self.is_running(to) {
             return;
         }
-        let Some(open) = self.process(to).open.get_mut(&receive) else {
+        let open = self.process(to).open.get(&receive);
+        let Some(from) = open
+            .filter(|open| open.done.is_none())
+            .map(|open| open.peer)
+        else {
             return;
         };
-        let RequestKind::Receive { from, matched, .. } = &mut open.kind else {
-            return;
-        };
-        let from = *from;
-        if open.done.is_some() {
-            return;
-        }
-        if matched.is_none() {
-            return;
-        }
         // The bytes are in the sender's memory. If it has failed, the receive cannot complete.
         if !self.is_running(from) || self.processes[from.index()].stopped {
             if self.process(to).known_failures.contains(from) {
@@ -225,15 +212,8 @@ impl SimState {
             }
             return;
         }
-        let open = self.process(to).open.get_mut(&receive);
-        let Some(OpenRequest {
-            kind: RequestKind::Receive { matched, .. },
-            ..
-        }) = open
-        else {
-            return;
-        };
-        let Some(message) = matched.take() else {
+        let matched = self.process(to).matched(receive);
+        let Some(message) = matched.and_then(Option::take) else {
             return;
         };
         self.fill(to, receive, &message);
@@ -344,6 +324,14 @@ fn take_first(queues: &mut BTreeMap<Rank, VecDeque<SimMessage>>, rank: Rank) -> 
 }
 
 impl Process {
+    /// The place of the large message that a receive has matched.
+    fn matched(&mut self, receive: Request) -> Option<&mut Option<SimMessage>> {
+        match &mut self.open.get_mut(&receive)?.kind {
+            RequestKind::Receive { matched, .. } => Some(matched),
+            RequestKind::Send => None,
+        }
+    }
+
     /// Returns the first posted receive that a message matches.
     fn matching(&mut self, from: Rank, message: &SimMessage) -> Option<Request> {
         let posted = self.posted.get_mut(&from)?;

@@ -34,20 +34,6 @@ pub struct SimResult<T> {
     pub seconds: f64,
 }
 
-impl<T> Default for SimResult<T> {
-    fn default() -> SimResult<T> {
-        SimResult {
-            outcomes: Vec::new(),
-            steps: Vec::new(),
-            trace: Vec::new(),
-            received: BTreeMap::new(),
-            hung: Vec::new(),
-            misuse: None,
-            seconds: 0.0,
-        }
-    }
-}
-
 /// The stack of a rank that runs the engine in a build without optimisation.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -99,27 +85,11 @@ pub fn run_ranks<T: 'static>(
     config: &SimConfig,
     rank_main: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
 ) -> SimResult<T> {
-    run_on_stacks(STACK_BYTES, ranks, config, rank_main)
-}
-
-/// Does the same as [`run_ranks`], with stacks that are large enough for unknown callbacks.
-///
-/// # Panics
-/// As [`run_ranks`].
-pub fn run_ranks_on_large_stacks<T: 'static>(
-    ranks: usize,
-    config: &SimConfig,
-    rank_main: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
-) -> SimResult<T> {
-    run_on_stacks(LARGE_STACK_BYTES, ranks, config, rank_main)
-}
-
-fn run_on_stacks<T: 'static>(
-    stack_bytes: usize,
-    ranks: usize,
-    config: &SimConfig,
-    rank_main: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
-) -> SimResult<T> {
+    let stack_bytes = if config.large_stacks {
+        LARGE_STACK_BYTES
+    } else {
+        STACK_BYTES
+    };
     let state = Rc::new(RefCell::new(SimState::new(ranks, config)));
     let rank_main = Rc::new(rank_main);
     let tasks: Vec<RankTask<T>> = (0..ranks as u32)

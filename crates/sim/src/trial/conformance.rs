@@ -1,7 +1,7 @@
 //! Cases that every transport must pass, which run on simulated ranks and on MPI.
 
 use ftsort_core::members::{Rank, RankSet};
-use ftsort_core::transport::{Agreed, Flow, Transport};
+use ftsort_core::transport::{Agreed, Flow, Ticket, Transport};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -112,21 +112,29 @@ fn messages_in_order(transport: &mut dyn Transport) -> Result<()> {
             tickets.push((ticket, payload(other, number, bytes)?));
         }
     }
+    expect_messages(transport, tickets)?;
+    expect_no_fault(transport)
+}
+
+/// Waits for the messages of these receives, and compares them.
+fn expect_messages(transport: &mut dyn Transport, receives: Vec<(Ticket, Slice)>) -> Result<()> {
     expect(
         transport.settle()? == Flow::Done,
-        "the wait was interrupted without a failure",
+        "the wait was interrupted without a new failure",
     )?;
-    for (ticket, expected) in tickets {
+    for (ticket, expected) in receives {
         let got = transport.take(ticket);
         expect(
             got[..] == expected[..],
             "the received message differs from the sent one",
         )?;
     }
-    expect(
-        !transport.agree(1)?.faults,
-        "the agreement reports a failure, although no rank failed",
-    )
+    Ok(())
+}
+
+fn expect_no_fault(transport: &mut dyn Transport) -> Result<()> {
+    let text = "the agreement reports a failure, although no rank failed";
+    expect(!transport.agree(1)?.faults, text)
 }
 
 fn agreement(transport: &mut dyn Transport) -> Result<()> {
@@ -157,20 +165,8 @@ fn discarding(transport: &mut dyn Transport) -> Result<()> {
         transport.discard(other, long)?;
         tickets.push((transport.receive(other, 20)?, payload(other, 1, 20)?));
     }
-    expect(
-        transport.settle()? == Flow::Done,
-        "the wait was interrupted without a failure",
-    )?;
-    for (ticket, expected) in tickets {
-        expect(
-            transport.take(ticket)[..] == expected[..],
-            "the discarded message was received",
-        )?;
-    }
-    expect(
-        !transport.agree(1)?.faults,
-        "the agreement reports a failure, although no rank failed",
-    )
+    expect_messages(transport, tickets)?;
+    expect_no_fault(transport)
 }
 
 /// Agrees until all survivors know all failures. Returns the set of failed ranks.
@@ -220,18 +216,7 @@ fn exchange(transport: &mut dyn Transport, failed: &[u32], number: usize) -> Res
         let ticket = transport.receive(other, 1000)?;
         tickets.push((ticket, payload(other, number, 1000)?));
     }
-    expect(
-        transport.settle()? == Flow::Done,
-        "the wait was interrupted without a new failure",
-    )?;
-    for (ticket, expected) in tickets {
-        let got = transport.take(ticket);
-        expect(
-            got[..] == expected[..],
-            "the received message differs from the sent one",
-        )?;
-    }
-    Ok(())
+    expect_messages(transport, tickets)
 }
 
 fn one_failure(transport: &mut dyn Transport) -> Result<()> {

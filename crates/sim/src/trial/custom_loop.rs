@@ -4,9 +4,8 @@
 //! In round s every node sends all its records to its neighbour in dimension s. After the last round every node has
 //! all records, and takes its part of them, sorted.
 
+use super::Trial;
 use super::run::{RankResult, ResultBlock, read_records};
-use super::update::Updates;
-use super::{StoreKind, Trial};
 use crate::job::JobContext;
 use ftsort_core::block::Block;
 use ftsort_core::engine::{Checkpoints, Transfer};
@@ -33,12 +32,10 @@ impl CustomLoop<'_, '_, '_> {
         if result.as_ref().is_err_and(is_data_loss) {
             // The loop goes on with the data that are left, through more failures.
             self.context.ignore_commits.set(true);
-            let mut also_lost = RankSet::new(self.trial.ranks);
+            let lost = self.context.lost.clone();
             let before = self.context.engine.members().faulty().len();
             for _ in 0..2 {
-                let found = self.find_failures(&mut also_lost);
-                let committed = found.and_then(|()| self.commit_to(true, &mut also_lost));
-                match committed {
+                match self.begin().and_then(|()| self.commit(true)) {
                     Err(error) if !is_data_loss(&error) => result = Err(error),
                     Err(_) if self.has_copies_since(before) => {
                         let text = "states are lost although they have replicas";
@@ -47,6 +44,7 @@ impl CustomLoop<'_, '_, '_> {
                     _ => {}
                 }
             }
+            *self.context.lost = lost;
         }
         let result = result.map(|()| self.result());
         let sets_apart = |error: &Error| error.status.sets_apart();
@@ -59,11 +57,7 @@ impl CustomLoop<'_, '_, '_> {
     /// Whether no more ranks have failed since the first loss than each state has replicas: of a state that was lost
     /// then, the replicas say so. `before`: the number of failed ranks at that time.
     fn has_copies_since(&self, before: usize) -> bool {
-        let replicas = match self.trial.store {
-            StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => replicas,
-            StoreKind::Parity(shape) => shape.shares,
-            StoreKind::None | StoreKind::Reload | StoreKind::Directory => 0,
-        };
+        let replicas = self.trial.store.replicas().unwrap_or(0);
         let failed = self.context.engine.members().faulty().len() - before;
         replicas > 0 && failed <= replicas && self.trial.refusals.is_empty()
     }
@@ -126,20 +120,9 @@ impl CustomLoop<'_, '_, '_> {
             .begin(self.context.engine, self.context.lost)
     }
 
-    fn find_failures(&mut self, lost: &mut RankSet) -> Result<()> {
-        self.context.engine.check_faults()?;
-        self.checkpoints.begin(self.context.engine, lost)
-    }
-
     fn commit(&mut self, done: bool) -> Result<bool> {
         self.checkpoints
             .commit(self.context.engine, done, Ok(()), self.context.lost)?
-            .into_result()
-    }
-
-    fn commit_to(&mut self, done: bool, lost: &mut RankSet) -> Result<bool> {
-        self.checkpoints
-            .commit(self.context.engine, done, Ok(()), lost)?
             .into_result()
     }
 
@@ -212,10 +195,9 @@ impl CustomLoop<'_, '_, '_> {
             }
         });
         RankResult {
-            updates: Updates::default(),
             blocks: blocks.collect(),
             total: total as u64,
-            others: Vec::new(),
+            ..RankResult::default()
         }
     }
 }

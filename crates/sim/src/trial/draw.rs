@@ -2,7 +2,7 @@
 
 use super::line::METHODS;
 use super::{Observation, Refusal, SpeedChange, StoreKind, TreeUse, Trial, TrialRun, run};
-use crate::simulate::position_of;
+use crate::simulate::{position_of, steps_of};
 use crate::transport::{Failure, FailureMode};
 use ftsort_core::members::{FULL_WEIGHT, Rank};
 use ftsort_core::mutants::Mutant;
@@ -55,7 +55,6 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         ranks,
         seed,
         records,
-        arrays: 0,
         keys: [1, 4, 50, 1 << 30][draw.below(4) as usize],
         algorithm: algorithms[draw.below(algorithms.len() as u64) as usize],
         dense: draw.once_in(4),
@@ -66,31 +65,13 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
             [SplitMix::new(!seed.rotate_left(8)).below(3) as usize],
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
-        protects: 0,
         gathers: SplitMix::new(seed.rotate_left(16)).once_in(2),
-        updates: 0,
-        recoveries: 0,
-        custom_loop: false,
         checks: draw.once_in(3),
-        reloads: false,
-        lies: false,
-        corruptions: Vec::new(),
-        exclusions: Vec::new(),
-        speeds: Vec::new(),
-        gain: false,
-        tree: None,
-        sink: None,
-        links: Vec::new(),
         quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
         spares: draw_spares(seed, ranks),
         damage: draw.once_in(4),
-        power: false,
-        sync: false,
-        timed: false,
-        wrong_words: false,
         mutant: range.mutant,
-        failures: Vec::new(),
-        refusals: Vec::new(),
+        ..Trial::default()
     };
     if range.stores.is_empty() {
         draw_parity(seed, &mut trial);
@@ -130,15 +111,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         draw_tree(&mut draw, &mut trial);
     }
     if !trial.custom_loop && trial.tree.is_none() && draw.once_in(3) {
-        let mut rank = || Rank(draw.below(trial.ranks as u64) as u32);
-        let pairs: Vec<_> = (0..4).map(|_| (rank(), rank())).collect();
-        let exclusions = pairs.into_iter().take(1 + draw.below(4) as usize);
-        let observation = |(rank, observer)| Observation {
-            rank,
-            observer,
-            commit: 1 + draw.below(12) as u32,
-        };
-        trial.exclusions = exclusions.map(observation).collect();
+        draw_exclusions(&mut draw, &mut trial);
     }
     if !trial.custom_loop && trial.tree.is_none() && draw.once_in(3) {
         draw_speeds(&mut draw, &mut trial);
@@ -148,23 +121,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
     if trial.store == StoreKind::Directory {
         (trial.power, trial.sync) = (draw.once_in(2), draw.once_in(2));
     }
-    let victims = draw.below(trial.ranks as u64) as usize;
-    let victims = if draw.once_in(2) {
-        victims.min(2)
-    } else {
-        victims
-    };
-    let mut candidates: Vec<Rank> = Rank::all(trial.ranks).collect();
-    let mut result = run(&trial, false);
-    for index in 0..victims {
-        let victim = draw.draw_at(&mut candidates, index);
-        trial
-            .failures
-            .extend(draw_failure(&mut draw, victim, &trial, &result));
-        if index < INFORMED {
-            result = run(&trial, false);
-        }
-    }
+    draw_failures(&mut draw, &mut trial);
     if trial.algorithm == Method::SftBitonic && !trial.checks {
         // Then the first message of a node may be a copy of an input that no other rank knows, and the last one a copy of
         // data that it has checked already.
@@ -259,6 +216,19 @@ fn draw_refusal(draw: &mut SplitMix, trial: &mut Trial) {
     if trial.algorithm != Method::Bitonic(Shape::Bitonic) {
         trial.sorts = 2;
     }
+}
+
+/// Draws ranks that are excluded as slow, and may return.
+fn draw_exclusions(draw: &mut SplitMix, trial: &mut Trial) {
+    let mut rank = || Rank(draw.below(trial.ranks as u64) as u32);
+    let pairs: Vec<_> = (0..4).map(|_| (rank(), rank())).collect();
+    let exclusions = pairs.into_iter().take(1 + draw.below(4) as usize);
+    let observation = |(rank, observer)| Observation {
+        rank,
+        observer,
+        commit: 1 + draw.below(12) as u32,
+    };
+    trial.exclusions = exclusions.map(observation).collect();
 }
 
 /// Draws ranks that are slower than others, from the start or from some commit on.
@@ -362,6 +332,27 @@ fn checked_rounds(ranks: usize) -> u64 {
     u64::from(dimension * (dimension + 3) / 2)
 }
 
+/// Draws failures of some ranks, one after the other.
+fn draw_failures(draw: &mut SplitMix, trial: &mut Trial) {
+    let victims = draw.below(trial.ranks as u64) as usize;
+    let victims = if draw.once_in(2) {
+        victims.min(2)
+    } else {
+        victims
+    };
+    let mut candidates: Vec<Rank> = Rank::all(trial.ranks).collect();
+    let mut result = run(trial, false);
+    for index in 0..victims {
+        let victim = draw.draw_at(&mut candidates, index);
+        trial
+            .failures
+            .extend(draw_failure(draw, victim, trial, &result));
+        if index < INFORMED {
+            result = run(trial, false);
+        }
+    }
+}
+
 /// The number of failures for which the run with the failures before is taken into account.
 const INFORMED: usize = 3;
 
@@ -380,10 +371,7 @@ fn draw_failure(
         Some(last) if draw.once_in(2) => last,
         _ => 0,
     };
-    let steps = result.steps[start..]
-        .iter()
-        .filter(|record| record.rank == victim);
-    let steps: Vec<u32> = steps.map(|record| record.step).collect();
+    let steps = steps_of(&result.steps[start..], victim);
     let soon = if start > 0 && draw.once_in(2) {
         12
     } else {

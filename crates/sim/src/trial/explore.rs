@@ -6,8 +6,8 @@ use std::sync::{Mutex, Once};
 use rayon::prelude::*;
 
 use super::{CommitRecord, Refusal, Trial, TrialRange, TrialRun, draw, judge, run};
-use crate::simulate::position_of;
-use crate::transport::{Failure, FailureMode, StepRecord};
+use crate::simulate::{steps_until_last, with_one_more};
+use crate::transport::FailureMode;
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::{Mutant, any_mutant};
 
@@ -123,7 +123,6 @@ fn with_each_failure(
     trial: &Trial,
     result: &TrialRun,
 ) -> Vec<Trial> {
-    let steps = fresh_steps(trial, result, seen);
     let modes: &[FailureMode] = if search.all_modes && trial.timed {
         &[
             FailureMode::Crash,
@@ -140,18 +139,25 @@ fn with_each_failure(
     } else {
         &[FailureMode::Crash]
     };
-    let at_steps = |mode: &FailureMode| one_more(trial, &result.steps[steps.clone()], *mode);
-    modes.iter().flat_map(at_steps).collect()
+    let steps = &result.steps[fresh_steps(trial, result, seen)];
+    let more = modes
+        .iter()
+        .flat_map(|mode| with_one_more(&trial.failures, steps, *mode));
+    more.map(|failures| Trial {
+        failures,
+        ..trial.clone()
+    })
+    .collect()
 }
 
 /// The steps after the trial's last failure. With `seen`: only those up to the first commit after this failure, if
 /// that state was searched before.
 fn fresh_steps(trial: &Trial, result: &TrialRun, seen: Option<&Seen>) -> std::ops::Range<usize> {
     let end = result.steps.len();
-    let Some(last) = trial.failures.last() else {
-        return 0..end;
-    };
-    let start = position_of(&result.steps, last).map_or(end, |index| index + 1);
+    let start = steps_until_last(&result.steps, &trial.failures);
+    if trial.failures.is_empty() {
+        return start..end;
+    }
     let knows = |commit: &CommitRecord| {
         let mut failures = trial.failures.iter();
         failures.all(|failure| commit.failed.contains(&failure.rank))
@@ -168,19 +174,4 @@ fn fresh_steps(trial: &Trial, result: &TrialRun, seen: Option<&Seen>) -> std::op
         seen.insert(commit.clone())
     });
     if is_new { start..end } else { start..*at }
-}
-
-/// The trials with one more failure, at each of these steps.
-fn one_more(trial: &Trial, steps: &[StepRecord], mode: FailureMode) -> impl Iterator<Item = Trial> {
-    let has_failed = |rank| trial.failures.iter().any(|failure| failure.rank == rank);
-    let steps = steps.iter().filter(move |record| !has_failed(record.rank));
-    steps.map(move |record| {
-        let mut more = trial.clone();
-        more.failures.push(Failure {
-            rank: record.rank,
-            step: record.step,
-            mode,
-        });
-        more
-    })
 }

@@ -7,7 +7,6 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::run::{SortRun, input_source, kernel_of, read_records, record_bytes, run_sort};
-use super::update::Updates;
 use super::{RankResult, ResultBlock, TestRecord, Trial};
 use crate::job::{JobContext, JobRun};
 use ftsort_core::engine::{Checks, Gathered, LoadOnly, RetainedResult};
@@ -71,13 +70,10 @@ pub fn sort_many(
     let input = Slice::from(input);
     let mut held = None;
     if trial.protects > 0 {
+        let source = input_source(trial, input_of, None);
         let run = JobRun {
-            source: input_source(trial, input_of, None),
-            input: input.clone(),
-            checks: None,
-            held: None,
             retains: true,
-            gathered: Gathered::default(),
+            ..JobRun::new(source, input.clone())
         };
         let retained = context.run(&LoadOnly, run)?.retained;
         held = retained.map(RetainedResult::into_inputs);
@@ -105,8 +101,7 @@ pub fn sort_many(
         RankResult {
             blocks: blocks.collect(),
             total: places.total(array),
-            updates: Updates::default(),
-            others: Vec::new(),
+            ..RankResult::default()
         }
     });
     let mut results: Vec<RankResult> = results.collect();

@@ -330,19 +330,12 @@ fn judge_rank(
 /// Checks that each rank's share is in proportion to its weight. This holds if all speeds were known from the start,
 /// no rank was excluded or failed, and the records are so few that samples are exact.
 fn judge_shares(trial: &Trial, results: &[(Rank, &RankResult)], total: usize) -> Option<String> {
-    let weighted_methods = [
-        Method::SampleSort(1),
-        Method::SampleSort(2),
-        Method::SampleSort(3),
-        Method::HyperQuickSort(PivotRule::Sampled),
-        Method::QuickMerge(Splitters::Sampled),
-    ];
     let undisturbed =
         trial.failures.is_empty() && trial.exclusions.is_empty() && trial.corruptions.is_empty();
     let mut observations = trial.speeds.iter().map(|speed| speed.observation);
     let known_from_start = observations
         .all(|observation| observation.commit <= 1 && observation.observer.index() < trial.ranks);
-    let exact = total <= MAX_JUDGED && weighted_methods.contains(&trial.algorithm);
+    let exact = total <= MAX_JUDGED && BY_SAMPLES.contains(&trial.algorithm);
     if !undisturbed || !known_from_start || trial.custom_loop || trial.dense || !exact {
         return None;
     }
@@ -364,13 +357,7 @@ fn judge_shares(trial: &Trial, results: &[(Rank, &RankResult)], total: usize) ->
     }
     weights.resize(trial.ranks, 0);
     let all: usize = weights.iter().sum();
-    // Each cut is off by less than the records that a sample stands for, and the errors of bisections add up.
-    let sample = if total <= FULL_SAMPLES * trial.ranks {
-        1
-    } else {
-        1 + total / MIN_SAMPLES
-    };
-    let tolerance = 2 + sample * trial.ranks.next_power_of_two().ilog2() as usize;
+    let tolerance = share_tolerance(trial, trial.ranks, total);
     results.iter().find_map(|(rank, result)| {
         let share = records_of(result);
         let expected = total * weights[rank.index()] / all;
@@ -380,15 +367,35 @@ fn judge_shares(trial: &Trial, results: &[(Rank, &RankResult)], total: usize) ->
     })
 }
 
+/// The sorts that divide records by samples.
+pub const BY_SAMPLES: [Method; 5] = [
+    Method::SampleSort(1),
+    Method::SampleSort(2),
+    Method::SampleSort(3),
+    Method::HyperQuickSort(PivotRule::Sampled),
+    Method::QuickMerge(Splitters::Sampled),
+];
+
 /// The number of records up to which shares are judged.
 pub const MAX_JUDGED: usize = 512;
 
 /// The smallest number of samples of a larger block.
-pub const MIN_SAMPLES: usize = 48;
+const MIN_SAMPLES: usize = 48;
 
 /// The number of records for each rank up to which a node shows every record of its block, although some blocks are
 /// larger than others.
-pub const FULL_SAMPLES: usize = 24;
+const FULL_SAMPLES: usize = 24;
+
+/// The number of records by which a share among so many working ranks may be off: each cut by less than the records that
+/// a sample stands for, and the errors of bisections add up.
+pub fn share_tolerance(trial: &Trial, working: usize, total: usize) -> usize {
+    let sample = if total <= FULL_SAMPLES * working {
+        1
+    } else {
+        1 + total / MIN_SAMPLES
+    };
+    2 + sample * trial.ranks.next_power_of_two().ilog2() as usize
+}
 
 /// Checks that the result of a tree is on the rank at which the tree ends and nowhere else, or, for a broadcast, on all
 /// ranks.
@@ -550,10 +557,8 @@ fn judge_data_loss(
         return judge_loss_of_parity(trial, shape, known, outcome);
     }
     let protected = match trial.store {
-        StoreKind::None => 0,
-        StoreKind::Parity(shape) => shape.shares,
-        StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => replicas,
         StoreKind::Directory | StoreKind::Reload => trial.ranks,
+        store => store.replicas().unwrap_or(0),
     };
     (at_once <= protected)
         .then(|| format!("data loss is reported, although only {at_once} ranks failed at once"))

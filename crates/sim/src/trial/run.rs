@@ -10,9 +10,9 @@ use super::tree_op::TreeJob;
 use super::update::{InputOf, Updates, protect};
 use super::{TestRecord, Trial};
 use crate::directory::FileModel;
-use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
+use crate::harness::{CommitLog, Harness, JobOptions, JobReport, SimRank};
 use crate::job::{InputSource, JobContext, JobRun};
-use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry, WrongWords};
+use crate::transport::{Received, SimConfig, StepRecord, TraceEntry, WrongWords};
 use ftsort_core::block::Block;
 use ftsort_core::engine::{
     Algorithm, Checkpoints, Checks, Finished, Gathered, HeldInputs, PlacementPolicy, repair_inputs,
@@ -41,7 +41,7 @@ pub struct ResultBlock {
 }
 
 /// The result of one job on one rank.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankResult {
     /// The blocks of the nodes that the rank executes.
     pub blocks: Vec<ResultBlock>,
@@ -57,7 +57,7 @@ pub struct RankResult {
 pub type SortOutcome = JobReport<RankResult>;
 
 /// The result of a trial.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TrialRun {
     /// For each job the outcome of each rank. None: the rank failed, hangs, or did not run the job.
     pub outcomes: Vec<Vec<Option<SortOutcome>>>,
@@ -118,15 +118,18 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         Ok(harness.run(move |rank| run_jobs(&shared, rank)))
     });
     set_mutant(None);
-    let (mut result, panic) = match result {
-        Ok(mut result) => {
-            let misuse = result.sim.misuse.take();
-            (result, misuse)
+    let result = match result {
+        Ok(result) => result,
+        Err(error) => {
+            return TrialRun {
+                outcomes: by_job(trial, Vec::new()),
+                panic: Some(error.text),
+                ..TrialRun::default()
+            };
         }
-        Err(error) => (HarnessRun::default(), Some(error.text)),
     };
-    let outcomes = std::mem::take(&mut result.sim.outcomes);
-    let survived = |rank: &Rank| outcomes.get(rank.index()).is_some_and(Option::is_some);
+    let outcomes = result.sim.outcomes;
+    let survived = |rank: &Rank| outcomes[rank.index()].is_some();
     let survivors = Rank::all(trial.ranks).filter(survived).collect();
     TrialRun {
         outcomes: by_job(trial, outcomes),
@@ -140,7 +143,7 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         finished_files: result.finished_files,
         actions: result.actions,
         seconds: result.sim.seconds,
-        panic,
+        panic: result.sim.misuse,
     }
 }
 
@@ -208,7 +211,7 @@ fn run_one(
     let mut policy = ScriptedPolicy::of(trial, me);
     let options = JobOptions {
         number,
-        schedule: &schedule,
+        schedule: Some(&schedule),
         policy: policy
             .as_mut()
             .map(|policy| policy as &mut dyn PlacementPolicy),
@@ -397,8 +400,7 @@ fn result_of(trial: &Trial, blocks: &BTreeMap<Node, Block>, decision: &[u8]) -> 
     RankResult {
         blocks: blocks.collect(),
         total: total_records(decision),
-        updates: Updates::default(),
-        others: Vec::new(),
+        ..RankResult::default()
     }
 }
 
@@ -559,16 +561,4 @@ fn other_kernel_of(trial: &Trial) -> Result<Box<dyn Kernel>> {
         ..Fields::default()
     };
     Ok(kernel_for(&Layout::new(fields)?, 1))
-}
-
-impl<T> Default for HarnessRun<T> {
-    fn default() -> HarnessRun<T> {
-        HarnessRun {
-            sim: SimResult::default(),
-            commits: CommitLog::new(),
-            files: Vec::new(),
-            finished_files: Vec::new(),
-            actions: Vec::new(),
-        }
-    }
 }

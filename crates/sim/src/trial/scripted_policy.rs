@@ -8,6 +8,7 @@ use ftsort_core::engine::{Load, Placement, PlacementPolicy};
 use ftsort_core::members::{FULL_WEIGHT, Members, Rank, RankSet};
 use ftsort_core::monitor::Report;
 use ftsort_core::monitor::group_view::{excluded_if_it_pays, not_recommended};
+use ftsort_core::wire::{Reader, Writer};
 
 /// A change of a rank's speed as another rank observes it at some commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,15 +169,15 @@ impl PlacementPolicy for ScriptedPolicy {
             counters: self.present(),
             ..Report::default()
         };
-        let mut words = reports.with_load(load).encode();
+        let mut words = Writer::new();
+        words.bytes(&reports.with_load(load).encode());
         for (since, weight) in self.present_weights() {
-            words.extend(since.to_le_bytes());
-            words.push(weight);
+            words.u32(since).u8(weight);
         }
         let asked = self.asked.get();
         self.exclusions
             .retain(|observation| observation.commit > asked);
-        words
+        words.finish()
     }
 
     fn settle(&mut self, reports: &[(Rank, &[u8])], group: &RankSet) -> Placement {
@@ -192,13 +193,11 @@ impl PlacementPolicy for ScriptedPolicy {
                     *counter = (*theirs).max(*counter);
                 }
             }
-            for (mine, theirs) in self
-                .weights
-                .iter_mut()
-                .zip(weights.chunks_exact(WEIGHT_BYTES))
-            {
-                let since = u32::from_le_bytes([theirs[0], theirs[1], theirs[2], theirs[3]]);
-                *mine = (*mine).max((since, theirs[4]));
+            let mut weights = Reader::new(weights);
+            for mine in &mut self.weights {
+                if let (Some(since), Some(weight)) = (weights.u32(), weights.u8()) {
+                    *mine = (*mine).max((since, weight));
+                }
             }
             received.push((*rank, words));
         }

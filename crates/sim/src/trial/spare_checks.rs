@@ -1,10 +1,10 @@
 //! Checks of the results of trials with spares. They use the definition of spares alone, and not the code that assigns
 //! nodes to ranks.
 
-use super::oracle::{FULL_SAMPLES, MAX_JUDGED, MIN_SAMPLES};
+use super::oracle::{BY_SAMPLES, MAX_JUDGED, share_tolerance};
 use super::{RankResult, SortOutcome, Trial};
 use ftsort_core::members::{Members, Rank, RankSet};
-use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
+use ftsort_core::sort::{Method, Shape};
 
 /// The members as the survivors know them after a job.
 pub fn members_after(trial: &Trial, survivor: Rank, outcome: &SortOutcome) -> Members {
@@ -18,15 +18,8 @@ pub fn members_after(trial: &Trial, survivor: Rank, outcome: &SortOutcome) -> Me
 
 /// The sorts that divide records evenly among the working nodes, whatever the input is.
 fn is_balanced(trial: &Trial) -> bool {
-    let balanced = [
-        Method::SampleSort(1),
-        Method::SampleSort(2),
-        Method::SampleSort(3),
-        Method::HyperQuickSort(PivotRule::Sampled),
-        Method::QuickMerge(Splitters::Sampled),
-        Method::Bitonic(Shape::Any),
-    ];
-    trial.dense || balanced.contains(&trial.algorithm)
+    let is_bitonic = trial.algorithm == Method::Bitonic(Shape::Any);
+    trial.dense || is_bitonic || BY_SAMPLES.contains(&trial.algorithm)
 }
 
 /// Checks that no survivor carries double load while not more ranks have failed than there are spares: each has at most
@@ -46,13 +39,7 @@ pub fn judge_loads(
         return None;
     }
     let working = trial.ranks - trial.spares;
-    // As for shares by weights.
-    let sample = if total <= FULL_SAMPLES * working {
-        1
-    } else {
-        1 + total / MIN_SAMPLES
-    };
-    let most = total / working + 2 + sample * trial.ranks.next_power_of_two().ilog2() as usize;
+    let most = total / working + share_tolerance(trial, working, total);
     let exact = trial.algorithm != Method::Bitonic(Shape::Any) && total <= MAX_JUDGED;
     results.iter().find_map(|(rank, result)| {
         let blocks = result.blocks.iter();

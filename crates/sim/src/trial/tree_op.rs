@@ -4,7 +4,6 @@
 //! Must never: give a rank more information than a C program has.
 
 use super::run::{RankResult, ResultBlock, read_records};
-use super::update::Updates;
 use super::{TestRecord, Trial};
 use crate::job::JobContext;
 use crate::refusal::callback_allowed;
@@ -106,10 +105,9 @@ impl TreeJob<'_, '_, '_> {
             records: read_records(trial, &data),
         });
         Ok(RankResult {
-            updates: Updates::default(),
             blocks: block.into_iter().collect(),
             total: u64::from(chosen.sink_rank.0),
-            others: Vec::new(),
+            ..RankResult::default()
         })
     }
 
@@ -152,10 +150,9 @@ impl TreeJob<'_, '_, '_> {
             });
         }
         Ok(RankResult {
-            updates: Updates::default(),
             blocks,
             total: u64::from(chosen.sink_rank.0),
-            others: Vec::new(),
+            ..RankResult::default()
         })
     }
 }

@@ -5,10 +5,10 @@
 
 use super::early_loss::{changes_copies, has_arrived, shares_chunks};
 use super::oracle::Living;
-use super::run::bytes_of;
+use super::run::{bytes_of, input_source};
 use super::{SortOutcome, StoreKind, TestRecord, Trial, TrialRun};
-use crate::job::{InputSource, JobContext, JobRun};
-use ftsort_core::engine::{Checks, Gathered, HeldInputs, LoadOnly, RetainedResult};
+use crate::job::{JobContext, JobRun};
+use ftsort_core::engine::{Checks, HeldInputs, LoadOnly, RetainedResult};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::Digest;
@@ -143,17 +143,9 @@ fn protection<'r>(
     checks: Option<&'r Checks<'r>>,
 ) -> JobRun<'r> {
     JobRun {
-        source: InputSource {
-            read,
-            own: None,
-            can_reload: trial.can_reload(),
-            lies: trial.lies,
-        },
-        input: input.clone(),
         checks,
-        held: None,
         retains: true,
-        gathered: Gathered::default(),
+        ..JobRun::new(input_source(trial, read, None), input.clone())
     }
 }
 
@@ -195,11 +187,7 @@ pub(super) fn possible_inputs(
 /// Whether more ranks failed, and copies or shares were changed, than the store can do without. A change that is repeated
 /// may be made to all of them.
 fn may_lose(trial: &Trial, first: &SortOutcome) -> bool {
-    let redundant = match trial.store {
-        StoreKind::Memory(copies) | StoreKind::Versions(copies) => copies,
-        StoreKind::Parity(shape) => shape.shares,
-        _ => 0,
-    };
+    let redundant = trial.store.replicas().unwrap_or(0);
     let failed = first.failed.iter();
     let failed = failed.filter(|rank| !first.absent.contains(rank)).count();
     let changes = trial.corruptions.iter();

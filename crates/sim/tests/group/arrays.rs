@@ -1,15 +1,7 @@
 //! Sorts of many arrays in one job, and the results of the arrays.
 
 use super::redundancy::{fail_in, whole};
-use super::{
-    Blocks, SEEDS, SimGroup, joined, parts, play, play_group, refusal, services, statuses,
-};
-use ftsort_core::group::{Group, GroupConfig, LastRun, Services, SortInput, Sorted, StoreChoice};
-use ftsort_core::members::Rank;
-use ftsort_core::sort::Method;
-use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::record::{Fields, KeyKind, Layout};
+use super::*;
 
 const ARRAYS: usize = 9;
 
@@ -43,11 +35,7 @@ fn sort_arrays(group: &mut SimGroup<'_>, arrays: &[Vec<i32>]) -> Result<Vec<Sort
 
 /// The blocks of all ranks, put together for each array.
 fn joined_arrays(outcomes: Vec<Option<Result<Vec<Blocks>>>>) -> Vec<Vec<i32>> {
-    let survivors: Vec<Vec<Blocks>> = outcomes
-        .into_iter()
-        .flatten()
-        .map(|outcome| outcome.expect("survivors succeed"))
-        .collect();
+    let survivors: Vec<Vec<Blocks>> = survivors(outcomes).collect();
     let array = |array: usize| {
         let blocks = survivors
             .iter()
@@ -135,15 +123,9 @@ fn results_of_arrays_are_recovered_and_released_in_any_order() {
                     let mut order: Vec<&mut Sorted> = results.iter_mut().collect();
                     order.reverse();
                     for result in order {
-                        let before: Vec<_> = result
-                            .blocks()
-                            .map(|block| block.records.as_ptr())
-                            .collect();
+                        let before = addresses(result);
                         group.recover(result)?;
-                        let after: Vec<_> = result
-                            .blocks()
-                            .map(|block| block.records.as_ptr())
-                            .collect();
+                        let after = addresses(result);
                         assert!(before.iter().all(|address| after.contains(address)));
                     }
                 }
@@ -185,11 +167,7 @@ fn an_array_is_gathered_although_another_one_was_recovered() {
             group.recover(&mut results[0])?;
             whole(group, &mut results[7])
         });
-        let whole: Vec<i32> = outcomes
-            .into_iter()
-            .flatten()
-            .flat_map(Result::unwrap)
-            .collect();
+        let whole: Vec<i32> = survivors(outcomes).flatten().collect();
         assert_eq!(whole, expected(&[0, 1, 2, 3])[7], "seed {seed}");
     }
 }
@@ -200,7 +178,7 @@ fn arrays_are_reloaded_one_after_the_other() {
         let outcomes = play(3, seed, |rank, transport, _| {
             let config = GroupConfig {
                 store: StoreChoice::Memory(0),
-                failures: ftsort_core::faults::Plan::parse("1@1.begin 0@10")?,
+                failures: Plan::parse("1@1.begin 0@10")?,
                 ..GroupConfig::default()
             };
             let reload =
@@ -234,10 +212,7 @@ fn order(kind: KeyKind, descending: bool) -> Layout {
 #[test]
 fn arrays_may_have_different_orders() {
     let config = GroupConfig {
-        checks: ftsort_core::group::DataChecks {
-            digest: true,
-            ..Default::default()
-        },
+        checks: DIGESTS,
         ..GroupConfig::default()
     };
     let outcomes = play_group(3, 7, config, "2@1.stored", |rank, group| {
@@ -259,7 +234,7 @@ fn arrays_may_have_different_orders() {
         };
         Ok(results.iter().map(keys).collect::<Vec<_>>())
     });
-    let arrays: Vec<_> = outcomes.into_iter().flatten().map(Result::unwrap).collect();
+    let arrays: Vec<_> = survivors(outcomes).collect();
     let floats = [-2.0_f32, -2.0, -2.0, 0.0, 0.25, 0.5, 1.5, 1.5, 1.5];
     for array in 0..3 {
         let mut blocks: Vec<_> = arrays

@@ -1,21 +1,9 @@
 //! States, user-defined algorithms, tree collectives, verification and gathering.
 
-use std::rc::Rc;
-
-use super::{SEEDS, SimGroup, all_keys, keys, play, play_group, refusal, services, statuses};
-use ftsort_core::faults::Plan;
-use ftsort_core::group::{
-    Group, GroupConfig, LastRun, MergeOperation, SortInput, StoreChoice, TreeMerge, TreeOptions,
-    Verification,
-};
-use ftsort_core::members::Rank;
-use ftsort_core::rounds::{Rounds, Task, bytes};
+use super::*;
+use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions, Verification};
+use ftsort_core::rounds::bytes;
 use ftsort_core::tree::fold::{Elementwise, Operation};
-use ftsort_core::vcube::Node;
-use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::record::KeyKind;
-use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 
 /// A loop that adds its round to a state for each node, and survives failures.
 pub fn count_rounds(group: &mut SimGroup<'_>) -> Result<Vec<(u32, u8)>> {
@@ -39,11 +27,7 @@ fn committed_states_survive_failures() {
         let outcomes = play_group(4, seed, GroupConfig::default(), "1@1 2@2", |_, group| {
             count_rounds(group)
         });
-        let mut states: Vec<(u32, u8)> = outcomes
-            .into_iter()
-            .flatten()
-            .flat_map(|states| states.expect("survivors succeed"))
-            .collect();
+        let mut states: Vec<(u32, u8)> = survivors(outcomes).flatten().collect();
         states.sort_unstable();
         assert_eq!(states, [(0, 3), (1, 3), (2, 3), (3, 3)], "seed {seed}");
     }
@@ -55,16 +39,8 @@ fn states_are_kept_in_a_directory() {
         let files = SharedFiles::default();
         let shared = Rc::clone(&files);
         let outcomes = play(3, seed, move |rank, transport, handle| {
-            let files = Rc::clone(&shared);
-            let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
-                Box::new(InMemoryDirectory::new(
-                    &files,
-                    &handle,
-                    FileModel::default(),
-                ))
-            };
             let config = GroupConfig {
-                store: StoreChoice::Directory(Rc::new(open)),
+                store: store_in(&shared, &handle, FileModel::default()),
                 failures: Plan::parse("1@1")?,
                 ..GroupConfig::default()
             };
@@ -129,11 +105,7 @@ fn rounds_run_although_a_rank_fails() {
                 Ok(states.collect::<Vec<u8>>())
             },
         );
-        let states: Vec<u8> = outcomes
-            .into_iter()
-            .flatten()
-            .flat_map(|states| states.expect("survivors succeed"))
-            .collect();
+        let states: Vec<u8> = survivors(outcomes).flatten().collect();
         assert_eq!(states, [15; 4], "seed {seed}");
     }
 }
@@ -302,7 +274,7 @@ fn a_result_is_verified_and_gathered() {
             })?;
             Ok(whole)
         });
-        let wholes: Vec<Vec<i32>> = outcomes.into_iter().flatten().map(|w| w.unwrap()).collect();
+        let wholes: Vec<Vec<i32>> = survivors(outcomes).collect();
         let received = wholes.iter().filter(|whole| !whole.is_empty()).count();
         assert_eq!((received, wholes.concat()), (1, all_keys(3)), "seed {seed}");
     }

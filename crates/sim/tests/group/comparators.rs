@@ -3,12 +3,10 @@
 
 use std::cmp::Ordering;
 
-use super::{SimGroup, all_keys, keys, play_group};
-use ftsort_core::group::{GroupConfig, SortInput};
+use super::*;
 use ftsort_core::query::groups::Aggregate;
-use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
-use ftsort_kernels::error::{Result, Status};
-use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout};
+use ftsort_core::sort::Splitters;
+use ftsort_kernels::record::Comparator;
 
 /// Layouts by comparators that contradict themselves. `salt` selects two of them.
 fn layouts(salt: u32) -> Vec<Layout> {

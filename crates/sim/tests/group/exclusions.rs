@@ -4,14 +4,10 @@ use std::cell::Cell;
 
 use super::monitors::NoDatagrams;
 use super::redundancy::{fail_in, whole};
-use super::{SEEDS, SimGroup, all_keys, joined, keys, parts, play_group, with_mutant};
+use super::*;
 use ftsort_core::group::protected::Order;
-use ftsort_core::group::{Clocks, GroupConfig, MonitorConfig, MonitorMode, SortInput, Sorted};
-use ftsort_core::members::Rank;
+use ftsort_core::group::{Clocks, MonitorConfig, MonitorMode};
 use ftsort_core::monitor::MonitorOptions;
-use ftsort_core::mutants::Mutant;
-use ftsort_kernels::error::Result;
-use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
 /// The clocks of a rank that gets a whole processor, or next to nothing.
 struct UnevenClocks {
@@ -84,15 +80,9 @@ fn a_rank_that_failed_before_the_monitor_is_not_recommended() {
             let mut sorted = group.sort_keys(&keys(rank))?;
             whole(group, &mut sorted).map(|whole| whole.len())
         });
-        let gathered: usize = outcomes.into_iter().flatten().map(Result::unwrap).sum();
+        let gathered: usize = survivors(outcomes).sum();
         assert_eq!(gathered, 300, "{mode:?}");
     }
-}
-
-/// Returns the addresses of the blocks of a result.
-fn addresses(sorted: &Sorted) -> Vec<*const u8> {
-    let blocks = sorted.blocks();
-    blocks.map(|block| block.records.as_ptr()).collect()
 }
 
 /// A recovery moves no block of a survivor, also not back to the home of its node, and the result can be gathered.
@@ -117,7 +107,7 @@ fn blocks_stay_on_the_ranks_that_sorted_them() {
             group.stop_monitor()?;
             Ok(gathered)
         });
-        let wholes = outcomes.into_iter().flatten().map(Result::unwrap);
+        let wholes = survivors(outcomes);
         assert_eq!(
             wholes.collect::<Vec<_>>().concat(),
             all_keys(4),
@@ -161,7 +151,7 @@ fn recover_after_exclusion(seed: u64) -> bool {
         let has_moved = !made.iter().all(|address| now.contains(address));
         Ok((has_moved, parts(&sorted), whole(group, &mut sorted)?))
     });
-    let outcomes: Vec<_> = outcomes.into_iter().flatten().map(Result::unwrap).collect();
+    let outcomes: Vec<_> = survivors(outcomes).collect();
     let blocks = outcomes
         .iter()
         .map(|(_, blocks, _)| Some(Ok(blocks.clone())));

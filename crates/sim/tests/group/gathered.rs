@@ -1,10 +1,6 @@
 //! Sorts of small inputs, which every rank receives, with wrong arguments and failures at once.
 
-use super::{SEEDS, SimGroup, crash, keys, services, statuses, transport, try_play, with_mutant};
-use ftsort_core::group::{Group, GroupConfig, SortInput};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
-use ftsort_kernels::error::{Result, Status};
+use super::*;
 
 type Sort = fn(&mut SimGroup<'_>) -> Result<u64>;
 

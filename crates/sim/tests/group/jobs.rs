@@ -7,7 +7,6 @@ use super::exclusions::start_monitor;
 use super::named::World;
 use super::stored_rounds::{Sums, expected_from, initial, listed as states_of, run_stored};
 use super::*;
-use ftsort_core::mutants::Mutant;
 use ftsort_kernels::random::SplitMix;
 
 /// The numbers of ranks of the jobs of a sequence, which have the same number of nodes.

@@ -37,7 +37,8 @@ use std::rc::Rc;
 use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::faults::Plan;
 use ftsort_core::group::{
-    Group, GroupConfig, GroupObserver, Key, LastRun, Services, SortInput, Sorted, StoreChoice,
+    DataChecks, Group, GroupConfig, GroupObserver, Key, LastRun, Services, SortInput, Sorted,
+    StoreChoice,
 };
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::{Mutant, set_mutant};
@@ -48,8 +49,9 @@ use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
+use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use ftsort_sim::transport::{
-    Failure, FailureMode, RankHandle, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks,
+    Failure, FailureMode, RankHandle, SimConfig, SimMpi, SimResult, run_ranks,
 };
 
 type SimGroup<'y> = Group<Protocol<SimMpi<'y>>>;
@@ -70,6 +72,15 @@ fn transport_with(mpi: SimMpi<'_>, chunk: usize) -> Protocol<SimMpi<'_>> {
         fan_out: ProtocolConfig::FAN_OUT,
     };
     Protocol::new(mpi, config)
+}
+
+fn sim_config(seed: u64, failures: &[Failure]) -> SimConfig {
+    SimConfig {
+        seed,
+        failures: failures.to_vec(),
+        large_stacks: true,
+        ..SimConfig::default()
+    }
 }
 
 /// Runs a program on all ranks under one seed. Returns the value of each rank; None: it failed.
@@ -101,14 +112,8 @@ fn try_play<R: 'static>(
     (seed, failures): (u64, &[Failure]),
     program: impl Fn(Rank, SimMpi<'_>, RankHandle) -> R + 'static,
 ) -> std::result::Result<Vec<Option<R>>, String> {
-    let config = SimConfig {
-        seed,
-        failures: failures.to_vec(),
-        timed: false,
-        record: false,
-        ..SimConfig::default()
-    };
-    let run: SimResult<Option<R>> = run_ranks_on_large_stacks(ranks, &config, move |rank, mpi| {
+    let config = sim_config(seed, failures);
+    let run: SimResult<Option<R>> = run_ranks(ranks, &config, move |rank, mpi| {
         let handle = mpi.handle();
         let result = program(rank, mpi, handle.clone());
         handle.check().is_ok().then_some(result)
@@ -177,6 +182,29 @@ fn services(rank: Rank) -> Services {
     }
 }
 
+/// Services with a callback that loads the keys of a rank again.
+fn reloading(rank: Rank) -> Services {
+    let reload = |rank: Rank| Buffer::copy_of(bytemuck::cast_slice(&keys(rank)));
+    Services {
+        reload: Some(Box::new(reload)),
+        ..services(rank)
+    }
+}
+
+/// The store of a rank in files that all ranks of a run see.
+fn store_in(files: &SharedFiles, handle: &RankHandle, model: FileModel) -> StoreChoice {
+    let (files, handle) = (Rc::clone(files), handle.clone());
+    StoreChoice::Directory(Rc::new(move || {
+        Box::new(InMemoryDirectory::new(&files, &handle, model))
+    }))
+}
+
+/// Comparison of all blocks with digests.
+const DIGESTS: DataChecks = DataChecks {
+    digest: true,
+    purity: false,
+};
+
 fn keys(rank: Rank) -> Vec<i32> {
     (0..100)
         .map(|index: i32| {
@@ -204,13 +232,15 @@ fn parts(sorted: &Sorted) -> Blocks {
         .collect()
 }
 
+/// The addresses of the blocks of a result.
+fn addresses(sorted: &Sorted) -> Vec<*const u8> {
+    let blocks = sorted.blocks();
+    blocks.map(|block| block.records.as_ptr()).collect()
+}
+
 /// The blocks of all ranks, put together by their offsets.
 fn joined(outcomes: Vec<Option<Result<Blocks>>>) -> Vec<i32> {
-    let mut blocks: Blocks = outcomes
-        .into_iter()
-        .flatten()
-        .flat_map(|parts| parts.expect("survivors succeed"))
-        .collect();
+    let mut blocks: Blocks = survivors(outcomes).flatten().collect();
     blocks.sort();
     let mut all = Vec::new();
     for (offset, block) in blocks.into_iter().filter(|(_, block)| !block.is_empty()) {
@@ -218,6 +248,12 @@ fn joined(outcomes: Vec<Option<Result<Blocks>>>) -> Vec<i32> {
         all.extend(block);
     }
     all
+}
+
+/// The results of the ranks that have not failed.
+fn survivors<R>(outcomes: Vec<Option<Result<R>>>) -> impl Iterator<Item = R> {
+    let outcomes = outcomes.into_iter().flatten();
+    outcomes.map(|outcome| outcome.expect("survivors succeed"))
 }
 
 fn statuses<R>(outcomes: &[Option<Result<R>>]) -> Vec<Option<Status>> {
@@ -392,12 +428,7 @@ fn a_lost_input_is_reloaded() {
                 failures: Plan::parse("1@1")?,
                 ..GroupConfig::default()
             };
-            let reload = |rank: Rank| Buffer::copy_of(bytemuck::cast_slice(&keys(rank)));
-            let services = Services {
-                reload: Some(Box::new(reload)),
-                ..services(rank)
-            };
-            let mut group = Group::new(transport, config, services)?;
+            let mut group = Group::new(transport, config, reloading(rank))?;
             Ok(parts(&group.sort_keys(&keys(rank))?))
         });
         assert_eq!(joined(outcomes), all_keys(3), "seed {seed}");

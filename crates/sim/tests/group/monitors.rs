@@ -1,10 +1,8 @@
 //! Monitors that cannot start on a rank.
 
 use super::refusals::used_again;
-use super::{SimGroup, play_group, statuses};
-use ftsort_core::group::{Clocks, Datagrams, GroupConfig, MonitorConfig, MonitorMode};
-use ftsort_core::members::Rank;
-use ftsort_kernels::error::{Error, Result, Status};
+use super::*;
+use ftsort_core::group::{Clocks, Datagrams, MonitorConfig, MonitorMode};
 
 pub struct NoDatagrams;
 

@@ -5,12 +5,10 @@ use std::cell::Cell;
 use super::refusals::Limited;
 use super::stored_rounds::initial;
 use super::*;
-use ftsort_core::group::{DataChecks, Reload};
-use ftsort_core::mutants::Mutant;
-use ftsort_core::store::directory::{Files, Series};
+use ftsort_core::group::Reload;
+use ftsort_core::store::directory::Series;
 use ftsort_core::store::named::StatesManifest;
 use ftsort_kernels::memory::MemoryBudget;
-use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 
 pub const RANKS: usize = 3;
 
@@ -73,11 +71,8 @@ impl World {
 
     /// The configuration of a rank, with these files.
     pub fn config(&self, handle: &RankHandle) -> GroupConfig {
-        let (files, handle, model) = (Rc::clone(&self.files), handle.clone(), self.model);
-        let open =
-            move || -> Box<dyn Files> { Box::new(InMemoryDirectory::new(&files, &handle, model)) };
         GroupConfig {
-            store: StoreChoice::Directory(Rc::new(open)),
+            store: store_in(&self.files, handle, self.model),
             failures: self.failures.clone(),
             spares: self.spares,
             dense: self.dense,

@@ -2,7 +2,6 @@
 
 use super::*;
 use ftsort_core::engine::{MessageEvent, Phase, Span};
-use ftsort_core::group::DataChecks;
 use ftsort_kernels::error::Finding;
 
 /// The reports of one rank.

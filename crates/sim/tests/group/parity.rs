@@ -1,21 +1,8 @@
 //! Groups with parity in place of copies: results, protected inputs, refusals, and the warning about shared hosts.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, recover_repeatedly};
-use super::{
-    SEEDS, all_keys, joined, keys, parts, play, play_group, services, statuses, with_mutant,
-};
-use ftsort_core::engine::{Observer, Occasion};
-use ftsort_core::group::{
-    DataChecks, Group, GroupConfig, GroupObserver, LogLevel, ParityShape, Services, SortInput,
-    StoreChoice,
-};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
-use ftsort_core::sort::{Method, PivotRule, Shape};
-use ftsort_kernels::error::Status;
+use super::*;
+use ftsort_core::group::{LogLevel, ParityShape};
 
 pub fn with_parity(shares: usize, group: usize) -> GroupConfig {
     GroupConfig {
@@ -156,10 +143,7 @@ fn a_result_is_lost_only_if_one_group_loses_too_many() {
 /// Sorts a protected input that has changed in the memory of rank 0, after the failure of a rank of another group.
 fn changed_input_is_found() -> bool {
     let config = GroupConfig {
-        checks: DataChecks {
-            digest: true,
-            ..DataChecks::default()
-        },
+        checks: DIGESTS,
         ..with_parity(1, 4)
     };
     let outcomes = play_group(8, 1, config, "7@10", |rank, group| {

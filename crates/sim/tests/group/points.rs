@@ -1,16 +1,7 @@
 //! The points of a round at which the failure schedule of a group crashes a rank: each is reached in every round that
 //! has it, and in the round that the schedule names.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use super::{Blocks, all_keys, joined, keys, parts, play, services, statuses};
-use ftsort_core::engine::{Event, Observer, Occasion};
-use ftsort_core::faults::Plan;
-use ftsort_core::group::{Group, GroupConfig, GroupObserver, Services, StoreChoice};
-use ftsort_core::members::Rank;
-use ftsort_core::sort::{Method, PivotRule, Shape};
-use ftsort_kernels::error::{Result, Status};
+use super::*;
 
 const RANKS: usize = 4;
 const VICTIM: usize = 1;

@@ -1,24 +1,11 @@
 //! Positions of records in the sorted order, and the first records of equal keys, by bitonic sorts.
 
 use std::cell::Cell;
-use std::rc::Rc;
 
 use super::exclusions::start_monitor;
 use super::redundancy::fail_in;
-use super::{
-    Blocks, SEEDS, SimGroup, crash, keys, parts, play, play_group, refusal, services, statuses,
-    transport, try_play, with_mutant,
-};
-use ftsort_core::engine::{Event, Observer, Occasion};
-use ftsort_core::group::{
-    Group, GroupConfig, GroupObserver, Services, SortInput, Sorted, StoreChoice,
-};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
+use super::*;
 use ftsort_core::query::groups::Aggregate;
-use ftsort_core::sort::{Method, Shape};
-use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Result, Status};
 
 type Query = fn(&mut SimGroup<'_>, SortInput<'_>) -> Result<Sorted>;
 
@@ -56,13 +43,7 @@ fn lost_after_counts(query: Query, seed: u64) -> Option<u32> {
                 method: Some(Method::Bitonic(Shape::Any)),
                 ..GroupConfig::default()
             };
-            let services = Services {
-                reload: Some(Box::new(|rank: Rank| {
-                    Buffer::copy_of(bytemuck::cast_slice(&keys(rank)))
-                })),
-                ..services(rank)
-            };
-            let mut group = Group::new(transport(mpi), config, services)?;
+            let mut group = Group::new(transport(mpi), config, reloading(rank))?;
             let total = query(&mut group, SortInput::of_keys(&keys(rank)))?.total();
             Result::Ok((total, group.members().is_faulty(Rank(1))))
         });
@@ -114,7 +95,7 @@ fn positions_stay(seed: u64) -> bool {
         let now = parts(&sorted);
         Ok((made.iter().all(|part| now.contains(part)), now))
     });
-    let outcomes: Vec<_> = outcomes.into_iter().flatten().map(Result::unwrap).collect();
+    let outcomes: Vec<_> = survivors(outcomes).collect();
     let records = |(_, parts): &(bool, Blocks)| -> usize {
         parts.iter().map(|(_, positions)| positions.len()).sum()
     };
@@ -154,7 +135,7 @@ fn rounds_of_a_recovery() -> usize {
         group.recover(&mut sorted)?;
         Ok(rounds.get() - before)
     });
-    outcomes.into_iter().flatten().map(Result::unwrap).sum()
+    survivors(outcomes).sum()
 }
 
 #[test]

@@ -1,24 +1,12 @@
 //! Inputs that are protected before they are sorted: sorts in other orders, updates, and changed data.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use super::exclusions::start_monitor;
 use super::named::World;
 use super::parity::with_parity;
 use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, with_directory};
-use super::{
-    SEEDS, SimGroup, all_keys, joined, keys, parts, play, play_group, refusal, services, statuses,
-    with_mutant,
-};
-use ftsort_core::faults::Plan;
+use super::*;
+use ftsort_core::group::ProtectedInput;
 use ftsort_core::group::protected::Order;
-use ftsort_core::group::{DataChecks, Group, GroupConfig, ProtectedInput, Services, SortInput};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
-use ftsort_core::sort::{Method, PivotRule, Shape};
-use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
 /// The records that `rank` passes to the update of this number; sizes differ from update to update.
 fn changed(rank: Rank, update: i32) -> Vec<i32> {
@@ -102,10 +90,7 @@ fn an_input_is_not_replaced_in_part_if_a_rank_fails_when_the_update_begins() {
 fn a_protected_input_that_changes_is_replaced_by_a_copy() {
     for seed in SEEDS {
         let config = GroupConfig {
-            checks: DataChecks {
-                digest: true,
-                ..DataChecks::default()
-            },
+            checks: DIGESTS,
             ..GroupConfig::default()
         };
         let outcomes = play_group(3, seed, config, "1~0.input.drop", |rank, group| {
@@ -135,10 +120,7 @@ fn a_protected_input_that_changes_is_replaced_by_a_copy() {
 fn is_sorted_although_a_sorted_copy_changes(changed: u32, seed: u64) -> bool {
     let config = GroupConfig {
         method: Some(Method::HyperQuickSort(PivotRule::Sampled)),
-        checks: DataChecks {
-            digest: true,
-            ..DataChecks::default()
-        },
+        checks: DIGESTS,
         ..GroupConfig::default()
     };
     let plan = format!("1@2.begin {changed}~2.replica");
@@ -329,11 +311,7 @@ fn a_protected_input_is_sorted_in_other_orders() {
                 Ok(blocks.collect::<Vec<_>>())
             },
         );
-        let mut blocks: Vec<(u64, Vec<[i32; 2]>)> = outcomes
-            .into_iter()
-            .flatten()
-            .flat_map(|blocks: Result<_>| blocks.expect("survivors succeed"))
-            .collect();
+        let mut blocks: Vec<(u64, Vec<[i32; 2]>)> = survivors(outcomes).flatten().collect();
         blocks.sort();
         let all: Vec<[i32; 2]> = blocks.into_iter().flat_map(|(_, block)| block).collect();
         assert_eq!(all.len(), 150);
@@ -447,11 +425,7 @@ fn equal_keys_keep_their_order(method: Option<Method>, failures: &str) -> bool {
             .map(|block| (block.offset, bytemuck::cast_slice(block.records).to_vec()))
             .collect::<Vec<(u64, Vec<[i32; 3]>)>>())
     });
-    let mut blocks: Vec<_> = outcomes
-        .into_iter()
-        .flatten()
-        .flat_map(|blocks| blocks.expect("survivors succeed"))
-        .collect();
+    let mut blocks: Vec<_> = survivors(outcomes).flatten().collect();
     blocks.sort_by_key(|(offset, block)| (*offset, block.len()));
     let found: Vec<[i32; 3]> = blocks.into_iter().flat_map(|(_, block)| block).collect();
     let mut expected: Vec<[i32; 3]> = Rank::all(4).flat_map(with_two_keys).collect();

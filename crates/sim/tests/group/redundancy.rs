@@ -1,31 +1,12 @@
 //! Results that are recovered after failures, and versions that are kept in files.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
-use super::refusals::Limited;
-use super::{
-    Blocks, SEEDS, SimGroup, all_keys, joined, keys, parts, play, play_group, refusal, services,
-    statuses, transport, with_mutant,
-};
-use ftsort_core::engine::{Event, Observer, Occasion};
-use ftsort_core::faults::Plan;
-use ftsort_core::group::{
-    Group, GroupConfig, GroupObserver, HostBudget, Services, SortInput, Sorted, StoreChoice,
-    TreeOptions,
-};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
-use ftsort_core::rounds::Rounds;
-use ftsort_core::sort::{Method, PivotRule, Shape};
-use ftsort_core::vcube::Node;
-use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Result, Status};
+use super::refusals::limited;
+use super::*;
+use ftsort_core::group::{HostBudget, TreeOptions};
 use ftsort_kernels::memory::MemoryBudget;
-use ftsort_kernels::record::{Fields, KeyKind, Layout};
-use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
-use ftsort_sim::transport::{Failure, FailureMode, SimConfig, run_ranks_on_large_stacks};
 
 /// Lets the rank of the failure schedule fail in this round of the program, and waits until the others know.
 pub fn fail_in(group: &mut SimGroup<'_>, round: u32, failed: u32) -> Result<()> {
@@ -43,16 +24,10 @@ pub const ONE_AFTER_ANOTHER: &str = "1@10 0@11 3@12";
 pub fn recover_repeatedly(group: &mut SimGroup<'_>, sorted: &mut Sorted) -> Result<Blocks> {
     group.recover(sorted)?;
     for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
-        let before: Vec<*const u8> = sorted
-            .blocks()
-            .map(|block| block.records.as_ptr())
-            .collect();
+        let before = addresses(sorted);
         fail_in(group, round, failed)?;
         group.recover(sorted)?;
-        let after: Vec<*const u8> = sorted
-            .blocks()
-            .map(|block| block.records.as_ptr())
-            .collect();
+        let after = addresses(sorted);
         assert!(before.iter().all(|address| after.contains(address)));
         assert!(group.lost_ranks().is_empty());
     }
@@ -94,14 +69,9 @@ pub fn with_directory(
     let files = SharedFiles::default();
     let shared = Rc::clone(&files);
     let outcomes = play(4, 3, move |rank, transport, handle| {
-        let files = Rc::clone(&shared);
-        let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
-            let model = FileModel::default();
-            Box::new(InMemoryDirectory::new(&files, &handle, model))
-        };
         let config = GroupConfig {
-            store: StoreChoice::Directory(Rc::new(open)),
-            failures: ftsort_core::faults::Plan::parse(failures)?,
+            store: store_in(&shared, &handle, FileModel::default()),
+            failures: Plan::parse(failures)?,
             ..GroupConfig::default()
         };
         let mut group = Group::new(transport, config, services(rank))?;
@@ -225,11 +195,7 @@ fn recover_with_refusal(refused: Rank, action: u32) -> (bool, usize) {
             failures: Plan::parse("1@10")?,
             ..GroupConfig::default()
         };
-        let services = Services {
-            budget: Box::new(Limited(budget.clone())),
-            ..services(rank)
-        };
-        let mut group = Group::new(transport, config, services)?;
+        let mut group = Group::new(transport, config, limited(rank, &budget))?;
         // Sorting records takes memory.
         let mut sorted = group.sort(SortInput {
             layout: Layout::new(Fields {
@@ -317,15 +283,10 @@ fn a_result_is_recovered_from_inputs_that_are_reloaded() {
         let outcomes = play(3, seed, |rank, transport, _| {
             let config = GroupConfig {
                 store: StoreChoice::Memory(0),
-                failures: ftsort_core::faults::Plan::parse("1@10 0@11")?,
+                failures: Plan::parse("1@10 0@11")?,
                 ..GroupConfig::default()
             };
-            let reload = |rank: Rank| Buffer::copy_of(bytemuck::cast_slice(&keys(rank)));
-            let services = ftsort_core::group::Services {
-                reload: Some(Box::new(reload)),
-                ..services(rank)
-            };
-            let mut group = Group::new(transport, config, services)?;
+            let mut group = Group::new(transport, config, reloading(rank))?;
             let mut sorted = group.sort_keys(&keys(rank))?;
             for (round, failed) in [(10, 1), (11, 0)] {
                 fail_in(&mut group, round, failed)?;
@@ -370,11 +331,7 @@ fn a_recovered_result_is_gathered() {
             group.recover(&mut sorted)?;
             whole(group, &mut sorted)
         });
-        let whole: Vec<i32> = outcomes
-            .into_iter()
-            .flatten()
-            .flat_map(Result::unwrap)
-            .collect();
+        let whole: Vec<i32> = survivors(outcomes).flatten().collect();
         assert_eq!(whole, all_keys(4), "seed {seed}");
     }
 }
@@ -394,11 +351,7 @@ fn final_states_are_recovered() {
                 .map(|(node, state)| (node, state[0]))
                 .collect())
         });
-        let states: Vec<Vec<(Node, u8)>> = outcomes
-            .into_iter()
-            .flatten()
-            .map(|states: Result<_>| states.expect("survivors succeed"))
-            .collect();
+        let states: Vec<Vec<(Node, u8)>> = survivors(outcomes).collect();
         let mut states = states.concat();
         states.sort_unstable();
         assert_eq!(
@@ -411,13 +364,8 @@ fn final_states_are_recovered() {
 
 /// Gathers a result at rank 0 or at its successor, in pieces of which each is noted with the rank that received it.
 fn gather_with_failure(seed: u64, failure: Option<Failure>) -> (Vec<Vec<i32>>, usize) {
-    let config = SimConfig {
-        seed,
-        failures: failure.into_iter().collect(),
-        record: false,
-        ..SimConfig::default()
-    };
-    let run = run_ranks_on_large_stacks(3, &config, move |rank, mpi| {
+    let config = sim_config(seed, failure.as_slice());
+    let run = run_ranks(3, &config, move |rank, mpi| {
         let handle = mpi.handle();
         let gathered = || -> Result<Vec<i32>> {
             let mut group = Group::new(transport(mpi), GroupConfig::default(), services(rank))?;
@@ -470,11 +418,7 @@ fn a_failure_at_any_step_of_a_gathering_loses_nothing() {
 struct Counted;
 
 impl Rounds for Counted {
-    fn absorb(
-        &self,
-        task: &ftsort_core::rounds::Task<'_>,
-        _: ftsort_kernels::buffer::Slice,
-    ) -> Result<ftsort_kernels::buffer::Slice> {
+    fn absorb(&self, task: &Task<'_>, _: Slice) -> Result<Slice> {
         ftsort_core::rounds::bytes(&[task.state.first().copied().unwrap_or(0) + 1])
     }
 }
@@ -483,10 +427,10 @@ impl Rounds for Counted {
 fn states_of_several_hosts_survive_the_loss_of_one() {
     let outcomes = play(4, 2, |rank, transport, _| {
         let config = GroupConfig {
-            failures: ftsort_core::faults::Plan::parse("0@10 1@10")?,
+            failures: Plan::parse("0@10 1@10")?,
             ..GroupConfig::default()
         };
-        let services = ftsort_core::group::Services {
+        let services = Services {
             host: u64::from(rank.0 / 2),
             ..services(rank)
         };
@@ -500,11 +444,7 @@ fn states_of_several_hosts_survive_the_loss_of_one() {
             .map(|(_, state)| state[0])
             .collect::<Vec<u8>>())
     });
-    let states: Vec<u8> = outcomes
-        .into_iter()
-        .flatten()
-        .flat_map(|states: Result<Vec<u8>>| states.expect("survivors succeed"))
-        .collect();
+    let states: Vec<u8> = survivors(outcomes).flatten().collect();
     assert_eq!(states, [2; 4]);
 }
 
@@ -532,22 +472,14 @@ fn files_of_old_versions_are_removed_while_a_sort_runs() {
     for seed in 1..4 {
         let files = SharedFiles::default();
         let outcomes = play(8, seed, move |rank, transport, handle| {
-            let (shared, accessed) = (Rc::clone(&files), Rc::clone(&files));
-            let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
-                Box::new(InMemoryDirectory::new(
-                    &shared,
-                    &handle,
-                    FileModel::default(),
-                ))
-            };
             let most = Rc::new(Cell::new(0));
             let config = GroupConfig {
-                store: StoreChoice::Directory(Rc::new(open)),
+                store: store_in(&files, &handle, FileModel::default()),
                 method: Some(Method::Bitonic(Shape::Any)),
                 ..GroupConfig::default()
             };
-            let services = ftsort_core::group::Services {
-                observer: Box::new(MostVersions(accessed, Rc::clone(&most))),
+            let services = Services {
+                observer: Box::new(MostVersions(Rc::clone(&files), Rc::clone(&most))),
                 ..services(rank)
             };
             let mut group = Group::new(transport, config, services)?;

@@ -1,30 +1,20 @@
 //! Errors on one rank alone: a rank that refuses a call takes part in the agreement, and the group stays usable.
 
 use std::ops::Range;
-use std::rc::Rc;
 
 use super::collectives::Sum;
 use super::monitors::{NoDatagrams, StoppedClocks};
 use super::redundancy::fail_in;
-use super::{SimGroup, keys, play, play_group, services, statuses, transport_with};
-use ftsort_core::faults::Plan;
+use super::*;
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::group::{
-    Group, GroupConfig, HostBudget, MergeOperation, MonitorConfig, MonitorMode, ParityShape,
-    Services, SortInput, StoreChoice, TreeMerge, TreeOptions, Verification,
+    HostBudget, MergeOperation, MonitorConfig, MonitorMode, ParityShape, TreeMerge, TreeOptions,
+    Verification,
 };
-use ftsort_core::members::Rank;
 use ftsort_core::query::groups::Aggregate;
-use ftsort_core::rounds::{Round, Rounds, Task, bytes};
-use ftsort_core::sort::{Method, PivotRule};
-use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout};
-use ftsort_core::vcube::Node;
-use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_core::rounds::{Round, bytes};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::test_size::sized;
-use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
-use ftsort_sim::transport::{SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks};
 
 /// Seeds of the interleavings that each test tries.
 const SEEDS: std::ops::Range<u64> = 1..6;
@@ -51,6 +41,14 @@ impl HostBudget for Limited {
     fn set_survivors_here(&mut self, _survivors_here: usize) {}
 }
 
+/// The services of a rank with this memory budget.
+pub fn limited(rank: Rank, budget: &MemoryBudget) -> Services {
+    Services {
+        budget: Box::new(Limited(budget.clone())),
+        ..services(rank)
+    }
+}
+
 /// Runs a program on ranks of which the last one has a memory limit, with messages as long as those over MPI.
 fn play_limited(
     ranks: u32,
@@ -58,12 +56,6 @@ fn play_limited(
     limit: usize,
     program: impl Fn(Rank, &mut SimGroup<'_>) -> Result<()> + 'static,
 ) -> Vec<Option<Status>> {
-    let config = SimConfig {
-        seed,
-        failures: Vec::new(),
-        record: false,
-        ..SimConfig::default()
-    };
     let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {
         let config = GroupConfig {
             memory_limit: if rank.0 == ranks - 1 { limit } else { 0 },
@@ -76,7 +68,7 @@ fn play_limited(
         let mut group = Group::new(transport_with(mpi, 4 * MIB), config, services)?;
         program(rank, &mut group)
     };
-    let run: SimResult<Result<()>> = run_ranks_on_large_stacks(ranks as usize, &config, rank_main);
+    let run: SimResult<Result<()>> = run_ranks(ranks as usize, &sim_config(seed, &[]), rank_main);
     assert_eq!(run.hung, [], "seed {seed}, limit {limit}");
     statuses(&run.outcomes)
 }
@@ -330,16 +322,8 @@ fn refused_calls(in_files: bool, refused: Range<u32>) -> (Vec<Vec<Status>>, u32)
     budget.refuse(refused);
     let of_last = budget.clone();
     let outcomes = play(3, 1, move |rank, transport, handle| {
-        let files = Rc::clone(&files);
-        let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
-            Box::new(InMemoryDirectory::new(
-                &files,
-                &handle,
-                FileModel::default(),
-            ))
-        };
         let store = if in_files {
-            StoreChoice::Directory(Rc::new(open))
+            store_in(&files, &handle, FileModel::default())
         } else {
             StoreChoice::Memory(1)
         };
@@ -432,11 +416,10 @@ fn calls_without_memory(
         handle.check().is_ok().then_some(statuses)
     };
     let config = SimConfig {
-        seed: 1,
         timed: true,
-        ..SimConfig::default()
+        ..sim_config(1, &[])
     };
-    let run = run_ranks_on_large_stacks(ranks, &config, rank_main);
+    let run = run_ranks(ranks, &config, rank_main);
     assert_eq!(run.hung, [], "{refused:?}");
     let survivors = run.outcomes.into_iter().flatten().flatten();
     (survivors.collect(), budget.exempt_actions())
@@ -486,11 +469,7 @@ fn gathered_after_refusal(action: u32) -> std::result::Result<bool, String> {
             failures: Plan::parse("2@10")?,
             ..GroupConfig::default()
         };
-        let services = Services {
-            budget: Box::new(Limited(budget.clone())),
-            ..services(rank)
-        };
-        let mut group = Group::new(transport, config, services)?;
+        let mut group = Group::new(transport, config, limited(rank, &budget))?;
         let mut order = group.argsort(SortInput::of_keys(&keys(rank)))?;
         fail_in(&mut group, 10, 2)?;
         if rank == Rank(0) {

@@ -2,7 +2,6 @@
 
 use super::named::World;
 use super::*;
-use ftsort_core::mutants::Mutant;
 
 /// One rank fails at every step of the documented loop that writes a result, also after it has released the result. Returns
 /// the first loss.

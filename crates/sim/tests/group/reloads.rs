@@ -1,14 +1,8 @@
 //! Inputs that a callback loads again with another length than they had, although no rank knows their hashes.
 
 use std::cell::Cell;
-use std::rc::Rc;
 
-use super::{SimGroup, crash, keys, services, statuses, transport, try_play, with_mutant};
-use ftsort_core::group::{Group, GroupConfig, Services, SortInput, StoreChoice};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
-use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Result, Status};
+use super::*;
 
 type Call = fn(&mut SimGroup<'_>, &[i32]) -> Result<()>;
 

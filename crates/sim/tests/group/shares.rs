@@ -1,18 +1,9 @@
 //! Shares of data around ranks that faulty links cut off, and merges that leave such ranks out, also if ranks fail at
 //! any step; and the mutants of their code.
 
-use super::{
-    Detects, SEEDS, SimGroup, all_tests, assert_detected, crash, play_group, services, statuses,
-    transport, try_play,
-};
-use ftsort_core::group::{
-    Group, GroupConfig, MergeOperation, SortInput, StoreChoice, TreeMerge, TreeOptions,
-};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
+use super::*;
+use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions};
 use ftsort_core::tree::run::choose::TreeRequest;
-use ftsort_kernels::error::{Result, Status};
-use ftsort_sim::transport::Failure;
 
 /// The number of items that the ranks share.
 const ITEMS: u8 = 23;
@@ -229,7 +220,7 @@ fn the_shares_of_all_ranks_cover_all_items() {
             let share = group.tree_share(&network.options(), ITEMS.into())?;
             Ok(share.collect::<Vec<u64>>())
         });
-        let shares: Vec<Vec<u64>> = outcomes.into_iter().flatten().map(Result::unwrap).collect();
+        let shares: Vec<Vec<u64>> = survivors(outcomes).collect();
         assert_eq!(shares.concat(), (0..u64::from(ITEMS)).collect::<Vec<u64>>());
         assert!(shares.iter().any(Vec::is_empty), "{network:?}");
     }
@@ -280,7 +271,7 @@ fn data_that_a_failure_connects_are_merged() {
         let outcomes = play_group(4, seed, config, "1@1", move |rank, group| {
             merge(group, &NO_NEIGHBOUR.options(), &[rank.0 as u8])
         });
-        let merged = outcomes.into_iter().flatten().map(Result::unwrap);
+        let merged = survivors(outcomes);
         let merged: Vec<Vec<u8>> = merged.flatten().collect();
         assert_eq!(merged, [[0, 1, 2, 3]], "seed {seed}");
     }

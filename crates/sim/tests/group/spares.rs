@@ -4,19 +4,8 @@ use super::collectives::count_rounds;
 use super::named::World;
 use super::redundancy::fail_in;
 use super::stored_rounds::{Sums, expected_from, initial, listed, run_stored};
-use super::{
-    SEEDS, all_keys, crash, joined, keys, parts, play_group, refusal, services, statuses,
-    transport, try_play, with_mutant,
-};
-use ftsort_core::faults::Plan;
-use ftsort_core::group::{
-    Group, GroupConfig, MergeOperation, Services, StoreChoice, TreeMerge, TreeOptions,
-};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
-use ftsort_core::sort::{Method, PivotRule};
-use ftsort_core::vcube::Node;
-use ftsort_kernels::error::{Result, Status};
+use super::*;
+use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions};
 
 fn with_spares(spares: usize) -> GroupConfig {
     GroupConfig {

@@ -6,8 +6,6 @@ use super::stored_rounds::{Sums, expected_from, initial, listed, run_stored};
 use std::collections::BTreeMap;
 
 use super::*;
-use ftsort_core::group::{DataChecks, SortInput};
-use ftsort_core::mutants::Mutant;
 use ftsort_sim::transport::{TraceEntry, TraceEvent};
 
 #[test]
@@ -92,13 +90,10 @@ fn left_despite_a_failure(seed: u64) -> Option<String> {
     for step in 1.. {
         let world = World::default();
         let config = SimConfig {
-            seed,
-            failures: vec![crash(1, step)],
-            timed: false,
             record: true,
-            ..SimConfig::default()
+            ..sim_config(seed, &[crash(1, step)])
         };
-        let run = run_ranks_on_large_stacks(3, &config, move |rank, mpi| {
+        let run = run_ranks(3, &config, move |rank, mpi| {
             let handle = mpi.handle();
             let config = world.config(&handle);
             let left = Group::new(transport(mpi), config, services(rank))
@@ -145,7 +140,7 @@ fn recover_changed(digest: bool) -> Vec<u64> {
         group.recover_states(&mut result)?;
         Ok(listed(&result))
     });
-    let states = outcomes.into_iter().flatten().flat_map(Result::unwrap);
+    let states = survivors(outcomes).flatten();
     states.collect::<BTreeMap<_, _>>().into_values().collect()
 }
 

@@ -7,7 +7,6 @@ use super::named::{World, failures_of_two_at_every_step, jobs_ended_at_every_ste
 use super::*;
 use ftsort_core::group::TreeOptions;
 use ftsort_core::members::RankSet;
-use ftsort_core::mutants::Mutant;
 
 const RANKS: usize = 3;
 
@@ -529,10 +528,6 @@ fn a_stored_result_is_recovered_after_failures() {
             let outcomes = world.job(RANKS, (seed, &[]), move |rank, group, _| {
                 opened(rank, group)?;
                 let mut sorted = group.sort_stored(SortInput::of_keys(&keys(rank)))?;
-                let addresses = |sorted: &Sorted| -> Vec<*const u8> {
-                    let blocks = sorted.blocks();
-                    blocks.map(|block| block.records.as_ptr()).collect()
-                };
                 let before = addresses(&sorted);
                 if clears {
                     group.clear_states()?;

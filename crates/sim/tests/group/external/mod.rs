@@ -9,27 +9,14 @@ mod refused;
 mod replaced;
 mod resumed;
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::Cell;
 
-use super::{
-    Detects, SEEDS, SimGroup, all_tests, assert_detected, crash, refusal, services, statuses,
-    transport, try_play,
-};
+use super::*;
 use ftsort_core::external::manifest::Manifest;
 use ftsort_core::external::places::{ExternalFiles, Places, Source};
-use ftsort_core::group::{ExternalSort, ExternalStats, Group, GroupConfig, Services};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
-use ftsort_core::sort::{Method, Shape};
+use ftsort_core::group::{ExternalSort, ExternalStats};
 use ftsort_kernels::checksum::Checksum;
-use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
-use ftsort_kernels::record::{Fields, KeyKind, Layout};
-use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
-use ftsort_sim::transport::{
-    Failure, RankHandle, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks,
-};
 
 const RANKS: usize = 3;
 

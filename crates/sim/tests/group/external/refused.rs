@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::*;
-use crate::refusals::Limited;
+use crate::refusals::limited;
 use ftsort_kernels::record::Comparator;
 
 #[test]
@@ -32,20 +32,10 @@ fn refuses_every_action(world: fn() -> World) {
             let world = world();
             let actions = Rc::new(RefCell::new(0));
             let (of_job, world_of_job) = (Rc::clone(&actions), world.clone());
-            let config = SimConfig {
-                seed: 1,
-                failures: Vec::new(),
-                timed: false,
-                record: false,
-                ..SimConfig::default()
-            };
             let rank_main = move |me: Rank, mpi: SimMpi<'_>| {
                 let handle = mpi.handle();
                 let budget = MemoryBudget::new();
-                let services = Services {
-                    budget: Box::new(Limited(budget.clone())),
-                    ..services(me)
-                };
+                let services = limited(me, &budget);
                 let mut group = Group::new(transport(mpi), GroupConfig::default(), services)?;
                 let before = budget.actions();
                 if me.index() == rank {
@@ -61,7 +51,7 @@ fn refuses_every_action(world: fn() -> World) {
                 sorted
             };
             let run: SimResult<Result<ExternalStats>> =
-                run_ranks_on_large_stacks(2, &config, rank_main);
+                run_ranks(2, &sim_config(1, &[]), rank_main);
             assert_eq!(run.hung, [], "{rank}@{action}");
             let found = statuses(&run.outcomes);
             assert_eq!(found[0], found[1], "{rank}@{action}");

@@ -7,27 +7,17 @@ mod player;
 mod results;
 mod steps;
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::Cell;
 
 use self::draw::{Inputs, Program, directory, draw_program};
 use self::judge::judge;
 use self::player::{Now, Player};
 use super::exclusions::start_monitor_with;
 use super::refusals::Limited;
-use super::{all_tests, crash, services, try_play, with_mutant};
-use ftsort_core::group::{Clocks, Group, Services, SortInput, StoreChoice};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
-use ftsort_core::sort::{Method, Shape};
-use ftsort_core::transport::{Protocol, ProtocolConfig, Timeout};
-use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Result, Status};
+use super::*;
+use ftsort_core::group::Clocks;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::random::SplitMix;
-use ftsort_kernels::record::{Fields, KeyKind, Layout};
-use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
-use ftsort_sim::transport::{Failure, FailureMode};
 
 /// A call of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,12 +223,8 @@ fn play_program(program: &Program) -> std::result::Result<Vec<Record>, String> {
             fan_out: ProtocolConfig::FAN_OUT,
         };
         let mut config = inner.config.clone();
-        if let StoreChoice::Directory(open) = &mut config.store {
-            let (files, handle) = (Rc::clone(&files), handle.clone());
-            *open = Rc::new(move || {
-                let model = FileModel::default();
-                Box::new(InMemoryDirectory::new(&files, &handle, model))
-            });
+        if let StoreChoice::Directory(_) = config.store {
+            config.store = store_in(&files, &handle, FileModel::default());
         }
         let mut group = Group::new(Protocol::new(mpi, protocol), config, services)?;
         if inner.is_monitored {

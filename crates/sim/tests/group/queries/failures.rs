@@ -1,19 +1,11 @@
 //! Queries of which ranks fail at any step, with copies in memory and in files, and the mutants of their code.
 
 use std::cell::Cell;
-use std::rc::Rc;
 
 use super::super::{
     SimGroup, all_tests, crash, services, statuses, transport, try_play, with_mutant,
 };
-use super::{QUERIES, Query, Rows, expected_without, joined, recovered, run};
-use ftsort_core::group::{Group, GroupConfig, Sorted, StoreChoice};
-use ftsort_core::members::Rank;
-use ftsort_core::mutants::Mutant;
-use ftsort_core::store::directory::Files;
-use ftsort_kernels::error::{Result, Status};
-use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
-use ftsort_sim::transport::{Failure, RankHandle};
+use super::*;
 
 /// The configuration of a run. The redundancy is in files where it is `in_files`.
 #[derive(Clone, Default)]
@@ -27,12 +19,7 @@ impl Setup {
     fn config_of(&self, files: &SharedFiles, handle: RankHandle) -> GroupConfig {
         let mut config = self.config.clone();
         if self.in_files {
-            let files = Rc::clone(files);
-            let open = move || -> Box<dyn Files> {
-                let model = FileModel::default();
-                Box::new(InMemoryDirectory::new(&files, &handle, model))
-            };
-            config.store = StoreChoice::Directory(Rc::new(open));
+            config.store = store_in(files, &handle, FileModel::default());
         }
         config
     }

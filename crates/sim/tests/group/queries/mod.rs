@@ -2,14 +2,9 @@
 
 mod failures;
 
-use super::{SEEDS, SimGroup, play_group, refusal, services, statuses};
+use super::*;
 use ftsort_core::group::columns::KeysAndValues;
-use ftsort_core::group::{Group, GroupConfig, Services, SortInput, Sorted, StoreChoice};
-use ftsort_core::members::Rank;
 use ftsort_core::query::groups::{Aggregate, Aggregation};
-use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Query {
@@ -288,18 +283,12 @@ fn results_of_queries_are_recovered() {
             let outcomes = play_group(4, seed, config, "1@10 0@11 3@12", move |rank, group| {
                 run(query, group, rank, &|group, sorted| {
                     for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
-                        let before: Vec<_> = sorted
-                            .blocks()
-                            .map(|block| block.records.as_ptr())
-                            .collect();
+                        let before = addresses(sorted);
                         super::redundancy::fail_in(group, round, failed)?;
                         group.recover(sorted)?;
                         // All ranks have recovered it before the next one fails.
                         group.fault_check()?;
-                        let after: Vec<_> = sorted
-                            .blocks()
-                            .map(|block| block.records.as_ptr())
-                            .collect();
+                        let after = addresses(sorted);
                         assert!(before.iter().all(|address| after.contains(address)));
                     }
                     Ok(())
@@ -318,7 +307,7 @@ fn inputs_of_queries_are_reloaded() {
             let outcomes = super::play(3, seed, move |rank, transport, _| {
                 let config = GroupConfig {
                     store: StoreChoice::Memory(0),
-                    failures: ftsort_core::faults::Plan::parse("1@1.begin")?,
+                    failures: Plan::parse("1@1.begin")?,
                     ..GroupConfig::default()
                 };
                 let reload = move |rank: Rank| {
