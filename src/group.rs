@@ -41,7 +41,7 @@ use ftsort_core::members::{Rank, Slot};
 use ftsort_core::store::disk::{Disk, FileOptions};
 use ftsort_core::transport::mpi_api::MpiApi;
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout, Transport};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::kernel::Threads;
 
 /// The transport of a [`Group`].
@@ -113,11 +113,10 @@ impl Config {
         if !self.keep_comm || self.group.repair != Repair::Shrink {
             return Ok(());
         }
-        Err(Error::new(
-            Status::Argument,
+        refuse(
             "config.keep_comm is set, but config.repair is FTSORT_REPAIR_SHRINK, which revokes comm at a failure: set \
              config.keep_comm to 0, or config.repair to FTSORT_REPAIR_AGREE",
-        ))
+        )
     }
 }
 

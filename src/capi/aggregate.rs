@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use super::group::ftsort;
-use super::handle::{Handle, refuse};
+use super::handle::Handle;
 use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::run::sort_on;
@@ -11,7 +11,7 @@ use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::SortInput;
 use ftsort_core::query::groups::{Aggregate, Aggregation};
-use ftsort_kernels::error::{Error, Result};
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::record::KeyKind;
 
 /// The greatest number of aggregates of a call.

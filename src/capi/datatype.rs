@@ -5,12 +5,12 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use mpi_sys::MPI_Datatype;
 
 use super::guard::without_group;
-use super::handle::{place_of, refuse};
+use super::handle::place_of;
 use super::record::{ftsort_key, ftsort_record};
 use super::status::ftsort_status;
 use crate::ulfm::check;
 use crate::ulfm::require_mpi;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, refuse};
 
 /// The way in which a number is ordered.
 #[derive(Clone, Copy)]

@@ -2,11 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::handle::{Handle, on_group, refuse};
+use super::handle::{Handle, on_group};
 use super::result::ftsort_result;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 /// Receives the next `count` records of a sorted result. Called on the rank that receives them, by the thread
 /// that called ftsort. `records` is aligned as in a block, and valid during the callback. Returns 0, or any

@@ -10,7 +10,6 @@ use super::config::{ftsort_algorithm, ftsort_config};
 use super::guard::{caught_silently, without_group};
 use super::handle::{
     Handle, clear, last_error, on_group, on_group_locally, place_of, place_or_refusal, preset,
-    refuse,
 };
 use super::monitor::ftsort_monitor;
 use super::settings::Settings;
@@ -21,7 +20,7 @@ use crate::ulfm::require_mpi;
 use ftsort_core::group::{LastRun, Reload};
 use ftsort_core::sort::{Method, Shape, Splitters};
 use ftsort_core::transport::Transport;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 /// A group of MPI processes, with the additional state for C programs.
 pub struct ftsort {
@@ -179,10 +178,9 @@ pub(super) unsafe fn make_group(
             if let Some(prefix) = trace {
                 let clock = || transport.now();
                 let place = Place::of(&prefix, files).ok_or_else(|| {
-                    let text = format!(
+                    Error::argument(format!(
                         "config.trace (or FTSORT_TRACE) is {prefix:?}, but the part behind the last slash must be UTF-8"
-                    );
-                    Error::new(Status::Argument, text)
+                    ))
                 })?;
                 opened = Some(Trace::open(place, transport.me(), listener, clock)?);
             }

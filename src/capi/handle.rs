@@ -236,11 +236,6 @@ pub(super) unsafe fn last_error(handle: *const Handle) -> *const c_char {
     }
 }
 
-/// An error about an argument.
-pub(super) fn refuse<T>(text: impl Into<String>) -> Result<T> {
-    Err(Error::new(Status::Argument, text))
-}
-
 /// Sets a place for a pointer to NULL, at the beginning of a call.
 ///
 /// # Safety
@@ -267,10 +262,8 @@ pub(super) unsafe fn preset<T>(place: *mut T, value: T) {
 /// `place` is NULL or valid for as long as it is used.
 pub(super) unsafe fn place_of<'a, T>(name: &str, place: *mut T) -> Result<&'a mut T> {
     // SAFETY: this function's contract.
-    unsafe { place.as_mut() }.ok_or_else(|| {
-        let text = format!("{name} is NULL: pass the address of a variable");
-        Error::new(Status::Argument, text)
-    })
+    unsafe { place.as_mut() }
+        .ok_or_else(|| Error::argument(format!("{name} is NULL: pass the address of a variable")))
 }
 
 /// As [`place_of`], with the error apart: a rank without a place takes part, so that the others do not wait for it.

@@ -4,13 +4,13 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::guard::without_group;
-use super::handle::{Handle, clear, on_group, refuse};
+use super::handle::{Handle, clear, on_group};
 use super::settings::{read_sized, write_sized};
 use super::status::ftsort_status;
-use super::tree::rank_of;
+use super::tree::{rank_of, wrong};
 use ftsort_core::group::{MonitorConfig, MonitorMode, MonitorState, TestProcedure};
 use ftsort_core::monitor::{Assignment, Suspicion};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, refuse};
 
 /// The way in which a monitor runs.
 #[repr(C)]
@@ -181,23 +181,23 @@ impl Wanted {
         let Some(given) = given else {
             return Ok(wanted);
         };
-        let refuse = |name: &str, value: i32| {
-            Err(Error::new(
-                Status::Argument,
-                format!("options.{name} is {value}: pass one of ftsort_monitor_{name}"),
-            ))
-        };
         wanted.config.mode = match given.mode {
             0 => MonitorMode::Auto,
             1 => MonitorMode::Background,
             2 => MonitorMode::Foreground,
-            other => return refuse("mode", other),
+            other => return Err(wrong("mode", other, "one of ftsort_monitor_mode")),
         };
         let options = &mut wanted.config.options;
         options.assignment = match given.assignment {
             0 => Assignment::AllToAll,
             1 => Assignment::VCube,
-            other => return refuse("assignment", other),
+            other => {
+                return Err(wrong(
+                    "assignment",
+                    other,
+                    "one of ftsort_monitor_assignment",
+                ));
+            }
         };
         // The library has other units and names for these.
         for (name, value) in [
@@ -206,8 +206,9 @@ impl Wanted {
             ("first_ms", given.first_ms),
         ] {
             if !value.is_finite() || value < 0.0 {
-                let text = format!("options.{name} is {value}: pass a finite number of at least 0");
-                return Err(Error::new(Status::Argument, text));
+                return refuse(format!(
+                    "options.{name} is {value}: pass a finite number of at least 0"
+                ));
             }
         }
         let or = |value: f64, default: f64| if value == 0.0 { default } else { value };
@@ -231,7 +232,7 @@ impl Wanted {
         options.weights = match given.sharing {
             0 => false,
             1 => true,
-            other => return refuse("sharing", other),
+            other => return Err(wrong("sharing", other, "one of ftsort_monitor_sharing")),
         };
         wanted.test = given.test.map(|run| {
             let user = given.user;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::handle::{Handle, on_group, on_group_for, refuse};
+use super::handle::{Handle, on_group, on_group_for};
 use super::record::{Wanted, ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::run::input_of;
@@ -10,7 +10,7 @@ use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::ProtectedInput;
 use ftsort_core::group::protected::Order;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, refuse};
 
 /// A protected input: the records of this rank and the redundancy that this rank keeps for other ranks.
 ///

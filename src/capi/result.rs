@@ -4,12 +4,12 @@ use std::ffi::c_void;
 
 use super::group::ftsort;
 use super::guard::keep_text;
-use super::handle::{Handle, on_group, refuse};
+use super::handle::{Handle, on_group};
 use super::status::ftsort_status;
 use ftsort_core::group::{FinalStates, Sorted, SortedBlock};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::error::{Result, Status, refuse};
 use ftsort_kernels::record::Layout;
 
 /// The blocks that a sort, rounds or a tree leave on this rank, in ascending order of node.

@@ -4,14 +4,14 @@ use std::ffi::c_void;
 
 use super::columns::records_of;
 use super::group::ftsort;
-use super::handle::{Handle, on_group, refuse};
+use super::handle::{Handle, on_group};
 use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::run::sort_on;
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::SortInput;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, refuse};
 
 /// Finds the records at given positions of the sorted order. [C]
 ///

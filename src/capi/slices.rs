@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, refuse};
 
 /// An array as C passes it, with the names of its arguments for error texts.
 #[derive(Clone, Copy)]
@@ -36,7 +36,6 @@ impl<'n> CArray<'n> {
             count,
             element_bytes,
         } = self;
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         let most = isize::MAX as usize / element_bytes.max(1);
         if count > most {
             return refuse(format!(
@@ -73,6 +72,7 @@ impl<'n> CArray<'n> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::error::Status;
 
     fn error_of(array: CArray<'_>) -> String {
         // SAFETY: none of these arrays is read.

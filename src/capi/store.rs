@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::group::ftsort;
 use super::handle::{
-    Handle, clear, on_group, on_group_locally, place_of, place_or_refusal, preset, refuse,
+    Handle, clear, on_group, on_group_locally, place_of, place_or_refusal, preset,
 };
 use super::record::{ftsort_record, read_layout};
 use super::result::{address_of, ftsort_result};
@@ -12,14 +12,15 @@ use super::run::sort_on;
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::vcube::Node;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 
 /// Converts a number from C to a node. A negative number becomes an invalid node, which the group refuses.
 fn node_of(node: i32) -> Result<Node> {
     let found = u32::try_from(node).map(Node);
     found.map_err(|_| {
-        let text = format!("node is {node}, but the nodes of the hypercube start from 0");
-        Error::new(Status::Argument, text)
+        Error::argument(format!(
+            "node is {node}, but the nodes of the hypercube start from 0"
+        ))
     })
 }
 

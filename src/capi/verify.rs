@@ -4,13 +4,13 @@ use std::ffi::c_void;
 
 #[cfg(feature = "testing")]
 use super::guard::without_group;
-use super::handle::{Handle, clear, on_group, on_group_locally, place_of, refuse};
+use super::handle::{Handle, clear, on_group, on_group_locally, place_of};
 use super::record::{ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::Verification;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, refuse};
 use ftsort_kernels::record::Layout;
 
 /// Verifies that a result is in order and consists of the records that were sorted. [C]

@@ -31,7 +31,7 @@ use ftsort_core::transport::watch::{
     Activity, CONTACT_BYTES, Contact, Liveness, SignsOfLife, Watch,
 };
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use requests::{Peer, Requests};
 use seen_failures::SeenFailures;
 
@@ -119,11 +119,11 @@ pub fn require_mpi() -> Result<()> {
         mpi_sys::MPI_Initialized(&mut initialized);
         mpi_sys::MPI_Finalized(&mut finalized);
     }
-    let refuse = |text: &str| Err(Error::new(Status::State, text));
+    let refused = |text: &str| Err(Error::new(Status::State, text));
     if initialized == 0 {
-        refuse("MPI is not initialised: call MPI_Init or MPI_Init_thread first")
+        refused("MPI is not initialised: call MPI_Init or MPI_Init_thread first")
     } else if finalized != 0 {
-        refuse("MPI is finalised: call this function before MPI_Finalize")
+        refused("MPI is finalised: call this function before MPI_Finalize")
     } else {
         Ok(())
     }
@@ -198,11 +198,10 @@ impl Mpi {
             KEEP => Comm::of_caller(comm, errors)?,
             COPY => Comm::create(comm, ulfm == Ulfm::On, c"ftsort")?,
             _ => {
-                return Err(Error::new(
-                    Status::Argument,
+                return refuse(
                     "config.keep_comm differs between ranks, or is not 0 although comm was revoked: set it to 0 on all \
                      ranks, or on none",
-                ));
+                );
             }
         };
         let position = own.positions_of(&everyone, ranks as usize)?;
@@ -251,10 +250,9 @@ impl Mpi {
     fn peer(&self, rank: Rank, tag: Tag) -> Result<Peer> {
         let place = self.position.get(rank.index()).copied().flatten();
         let place = place.ok_or_else(|| {
-            Error::new(
-                Status::Internal,
-                format!("rank {rank} is not in the communicator, but a message names it"),
-            )
+            Error::internal(format!(
+                "rank {rank} is not in the communicator, but a message names it"
+            ))
         })?;
         Ok(Peer {
             place,

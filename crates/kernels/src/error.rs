@@ -178,6 +178,16 @@ impl Error {
         }
     }
 
+    /// Returns an error for a defect in ftsort.
+    pub fn internal(text: impl Into<String>) -> Error {
+        Error::new(Status::Internal, text)
+    }
+
+    /// Returns an error for an argument; the text names it and its value.
+    pub fn argument(text: impl Into<String>) -> Error {
+        Error::new(Status::Argument, text)
+    }
+
     /// Returns an error for corrupted data.
     pub fn corrupt(finding: Finding, text: impl Into<String>) -> Error {
         Error {
@@ -197,6 +207,11 @@ impl std::error::Error for Error {}
 
 /// The result of a function of ftsort that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Refuses an argument: returns [`Error::argument`] with this text.
+pub fn refuse<T>(text: impl Into<String>) -> Result<T> {
+    Err(Error::argument(text))
+}
 
 /// Runs `work` and returns a panic as an `Internal` error, so that ranks can agree on it and it never unwinds into C.
 pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {

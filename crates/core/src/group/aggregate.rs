@@ -13,7 +13,7 @@ use crate::mutants::{Mutant, mutant};
 use crate::query::groups::{Aggregate, Groups, Summary, summary_bytes};
 use crate::transport::Transport;
 use crate::wire::{Reader, Writer};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::memory::MemoryBudget;
 
@@ -119,7 +119,7 @@ impl<T: Transport> Group<T> {
                 let mut fields = Reader::new(&report);
                 while !fields.is_empty() {
                     let summary = Summary::decode(&mut fields, size, aggregates.len());
-                    let undecodable = || Error::new(Status::Internal, "a summary does not decode");
+                    let undecodable = || Error::internal("a summary does not decode");
                     summaries.push(summary.ok_or_else(undecodable)?);
                 }
             }
@@ -129,8 +129,9 @@ impl<T: Transport> Group<T> {
             }
             let failures = self.members.faulty().len();
             if recovered.replace(failures) == Some(failures) {
-                let text = "the summaries of the nodes do not have all records";
-                return Err(Error::new(Status::Internal, text));
+                return Err(Error::internal(
+                    "the summaries of the nodes do not have all records",
+                ));
             }
             self.recover_agreed(sorted)?;
         }

@@ -22,7 +22,7 @@ use crate::sort::global_offset;
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::kernel::kernel_for;
 use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout, MOST_RECORD_BYTES};
 
@@ -112,10 +112,7 @@ impl Rule {
                 let columns = groups.columns(node, records, &*kernel)?;
                 Ok((groups.offset(node), columns))
             }
-            Rule::Positions(_) => Err(Error::new(
-                Status::Internal,
-                "positions are made by an exchange",
-            )),
+            Rule::Positions(_) => Err(Error::internal("positions are made by an exchange")),
         }
     }
 }
@@ -184,22 +181,20 @@ impl KeysAndValues<'_> {
         let key_bytes = self.keys.layout.record_bytes();
         let most = MOST_RECORD_BYTES - key_bytes;
         if self.value_bytes > most {
-            let text = format!(
+            return refuse(format!(
                 "value_bytes is {}, but beside a key of {key_bytes} bytes a value has at most {most} bytes",
                 self.value_bytes
-            );
-            return Err(Error::new(Status::Argument, text));
+            ));
         }
         let count = self.keys.records.len() / key_bytes;
         if self.values.len() == count * self.value_bytes {
             return Ok(());
         }
-        let text = format!(
+        refuse(format!(
             "values has {} bytes, but {count} keys with a value of {} bytes each were passed",
             self.values.len(),
             self.value_bytes
-        );
-        Err(Error::new(Status::Argument, text))
+        ))
     }
 }
 
@@ -427,7 +422,7 @@ impl<T: Transport> Group<T> {
     ) -> Result<()> {
         let rule = sorted.columns.as_ref().map(|columns| &columns.rule);
         let Some(Rule::Positions(zip)) = rule else {
-            return Err(Error::new(Status::Internal, "the result has no positions"));
+            return Err(Error::internal("the result has no positions"));
         };
         let zip = Arc::clone(zip);
         let mut recovered = None;
@@ -462,8 +457,9 @@ impl<T: Transport> Group<T> {
             }
             let failures = self.members.faulty().len();
             if recovered.replace(failures) == Some(failures) {
-                let text = "the blocks of the sort do not have all records";
-                return Err(Error::new(Status::Internal, text));
+                return Err(Error::internal(
+                    "the blocks of the sort do not have all records",
+                ));
             }
             if mutant(Mutant::PositionsNotRecovered) {
                 continue;

@@ -12,7 +12,7 @@ use crate::sort::Method;
 use crate::store::directory::Files;
 use crate::store::parity::ParityShape;
 use crate::transport::{Repair, Timeout};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::kernel::Threads;
 
 /// Opens the directory that all ranks see. Called once for each kind of data that a group stores.
@@ -103,7 +103,6 @@ impl Default for GroupConfig {
 impl GroupConfig {
     /// `Status::Argument` if the members contradict each other, or a group of this many ranks.
     pub fn check(&self, ranks: usize) -> Result<()> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         if self.min_survivors > ranks {
             return refuse(format!(
                 "config.min_survivors is {}, but comm has {ranks} ranks",
@@ -192,13 +191,16 @@ pub(super) fn agree_on_equal(engine: &mut Engine<'_>, values: &[(&str, u64)]) ->
 /// The error of a call with arguments that differ between ranks.
 pub(super) fn unequal(names: &[&str]) -> Error {
     let verb = if names.len() > 1 { "are" } else { "is" };
-    let text = format!("{} {verb} not the same on all ranks", names.join(" and "));
-    Error::new(Status::Argument, text)
+    Error::argument(format!(
+        "{} {verb} not the same on all ranks",
+        names.join(" and ")
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::error::Status;
     use std::collections::BTreeSet;
 
     #[test]

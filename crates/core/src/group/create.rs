@@ -172,7 +172,7 @@ fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<
         store.sweep();
     }
     agreed?;
-    let store = store.ok_or_else(|| Error::new(Status::Internal, "the store was not opened"))?;
+    let store = store.ok_or_else(|| Error::internal("the store was not opened"))?;
     Ok(Box::new(store))
 }
 

@@ -4,7 +4,7 @@ use super::config::agree_on_equal;
 use super::{Group, Sorted, TreeOptions};
 use crate::transport::Transport;
 use crate::tree::run::collect::{Collect, Progress};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, Status, refuse};
 
 /// The bytes that travel at once.
 const WINDOW: usize = 4 << 20;
@@ -40,10 +40,9 @@ impl<T: Transport> Group<T> {
                     && group.members.is_idle_spare(sink)
                 {
                     // It would take its node over from another rank that has received records.
-                    let text = format!(
+                    return refuse(format!(
                         "options.sink is {sink}, an idle spare: pass a rank that has a node"
-                    );
-                    return Err(Error::new(Status::Argument, text));
+                    ));
                 }
                 Ok((options, result))
             });

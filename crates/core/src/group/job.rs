@@ -237,10 +237,7 @@ impl Source for Inputs<'_> {
     fn own(&mut self) -> Result<Buffer> {
         match &mut self.copies {
             Some(copies) => copies.copy(),
-            None => Err(Error::new(
-                Status::Internal,
-                "the input of this rank is given away",
-            )),
+            None => Err(Error::internal("the input of this rank is given away")),
         }
     }
 
@@ -272,7 +269,7 @@ impl Source for Inputs<'_> {
             (Some(reload), InputOrigin::Zipped(zip)) => {
                 zip.zip_reloaded(rank, &reload.reload(rank)?)
             }
-            _ => Err(Error::new(Status::Internal, "there is no reload callback")),
+            _ => Err(Error::internal("there is no reload callback")),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::transport::Transport;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::digest::{Digest, DigestKey};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
@@ -46,12 +46,11 @@ impl<'a> PreparedArrays<'a> {
             array.check(&format!("arrays[{index}].records"))?;
             let size = array.layout.record_bytes();
             if let Some(first) = layouts.first().filter(|first| first.record_bytes() != size) {
-                let text = format!(
+                return refuse(format!(
                     "arrays[{index}].record.record_bytes is {size}, but that of arrays[0] is {}: all arrays of one \
                      call have records of one size; sort the others in another call",
                     first.record_bytes()
-                );
-                return Err(Error::new(Status::Argument, text));
+                ));
             }
             // Most arrays have the layout of the one before.
             let known = layouts
@@ -394,7 +393,7 @@ pub fn share_counts(engine: &mut Engine<'_>, counts: &[u64]) -> Result<BTreeMap<
 }
 
 fn undecodable() -> Error {
-    Error::new(Status::Internal, "the counts of a rank do not decode")
+    Error::internal("the counts of a rank do not decode")
 }
 
 /// Returns the counts of each rank that has an input, and nothing for the `absent` ranks; as an error the ranks with

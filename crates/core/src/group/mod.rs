@@ -70,7 +70,7 @@ use crate::store::Store;
 use crate::transport::Transport;
 use crate::tree::run::choose::ChosenTree;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status, caught, refuse};
 use ftsort_kernels::kernel::ThreadPool;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::pages;
@@ -329,11 +329,10 @@ impl<T: Transport> Group<T> {
         if amount == 0 || !self.members.is_idle_spare(me) {
             return Ok(());
         }
-        let text = format!(
+        refuse(format!(
             "{name} is {amount}, but rank {me} is an idle spare, which has no input: pass 0 until the rank has \
              taken over from a failed rank"
-        );
-        Err(Error::new(Status::Argument, text))
+        ))
     }
 
     fn forget_losses(&mut self) {

@@ -17,7 +17,7 @@ use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::kernel::kernel_for;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
@@ -118,7 +118,7 @@ impl<T: Transport> Group<T> {
         let own = own.and_then(|block| Some(block.runs.first()?.data.clone()));
         let digest = checks.map(|checks| checks.input);
         let held = loaded.retained.map(|retained| retained.into_inputs());
-        let released = || Error::new(Status::Internal, "the inputs were released");
+        let released = || Error::internal("the inputs were released");
         let input = ProtectedInput {
             held: held.ok_or_else(released)?,
             data: own.unwrap_or(data),
@@ -259,9 +259,7 @@ impl<T: Transport> Group<T> {
                         // The other ranks agree on the input first.
                         let refused = group.agree_on_input(Err(error));
                         let text = "an invalid input was accepted";
-                        Err(refused
-                            .err()
-                            .unwrap_or_else(|| Error::new(Status::Internal, text)))
+                        Err(refused.err().unwrap_or_else(|| Error::internal(text)))
                     }
                 }
             })
@@ -276,9 +274,8 @@ impl<T: Transport> Group<T> {
 
     /// Returns the order in which an input is to be sorted.
     fn order_of(&self, input: &ProtectedInput, order: Option<Order>) -> Result<Order> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         if input.group != self.id {
-            return refuse("input is of another group: pass the group that protected it".into());
+            return refuse("input is of another group: pass the group that protected it");
         }
         let Some(order) = order else {
             return Ok(Order {

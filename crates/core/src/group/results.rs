@@ -10,7 +10,7 @@ use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::transport::Transport;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 /// The redundancy of a result.
 #[derive(Debug)]
@@ -217,8 +217,7 @@ impl<T: Transport> Group<T> {
             if safety(&result).group == self.id {
                 return Ok(result);
             }
-            let text = "result is of another group: pass the group that made it";
-            Err(Error::new(Status::Argument, text))
+            refuse("result is of another group: pass the group that made it")
         });
         let (result, _) = self.apart_from_jobs(|engine| {
             let result = engine.all_or_none(result)?;

@@ -21,7 +21,7 @@ use crate::transport::Transport;
 use crate::vcube::Node;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status, caught_as};
+use ftsort_kernels::error::{Error, Result, caught_as, refuse};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 
 /// The wanted records.
@@ -51,7 +51,7 @@ impl Found {
     fn records(&self) -> Result<Vec<u8>> {
         let point = |position: &u64| {
             let index = (self.points).binary_search_by_key(position, |(at, _)| *at);
-            let missing = |_| Error::new(Status::Internal, "a record was not found");
+            let missing = |_| Error::internal("a record was not found");
             Ok(&self.points[index.map_err(missing)?].1.record)
         };
         let records = self.positions.iter().map(point);
@@ -75,7 +75,6 @@ impl Wanted {
 
     /// The positions, if there are `total` records.
     fn positions(&self, total: u64) -> Result<Vec<u64>> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         match self {
             Wanted::Positions(positions) => {
                 let beyond = positions.iter().position(|position| *position >= total);
@@ -88,7 +87,7 @@ impl Wanted {
                 Ok(positions.clone())
             }
             Wanted::Fractions(fractions) if total == 0 && !fractions.is_empty() => {
-                refuse("fractions are given, but no rank has a record".into())
+                refuse("fractions are given, but no rank has a record")
             }
             Wanted::Fractions(fractions) => {
                 let fractions = fractions.iter();
@@ -108,13 +107,10 @@ fn check_fractions(fractions: &[f64]) -> Result<()> {
         .position(|fraction| !(0.0..=1.0).contains(fraction));
     match wrong {
         None => Ok(()),
-        Some(index) => {
-            let text = format!(
-                "fractions[{index}] is {}, which is not from 0 to 1",
-                fractions[index]
-            );
-            Err(Error::new(Status::Argument, text))
-        }
+        Some(index) => refuse(format!(
+            "fractions[{index}] is {}, which is not from 0 to 1",
+            fractions[index]
+        )),
     }
 }
 
@@ -171,9 +167,8 @@ impl<T: Transport> Group<T> {
     pub fn top_checked(&mut self, arguments: Result<(SortInput<'_>, u64)>) -> Result<Sorted> {
         let arguments = arguments.and_then(|(input, count)| {
             if self.expects_bitonic() {
-                let text = "FTSORT_BITONIC_MERGE sorts a whole bitonic sequence, and not the first records of one: choose \
-                            another algorithm";
-                return Err(Error::new(Status::Argument, text));
+                return refuse("FTSORT_BITONIC_MERGE sorts a whole bitonic sequence, and not the first records of one: choose \
+                            another algorithm");
             }
             Ok((input, Wanted::First(count)))
         });
@@ -309,7 +304,7 @@ impl Attempt<'_, '_> {
             let mut fields = Reader::new(&report);
             while !fields.is_empty() {
                 let entry = fields.u32().zip(fields.varint());
-                let undecodable = || Error::new(Status::Internal, "a count does not decode");
+                let undecodable = || Error::internal("a count does not decode");
                 let (node, count) = entry.ok_or_else(undecodable)?;
                 total += count;
                 if (node as usize) < ranks {

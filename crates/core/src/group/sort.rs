@@ -21,7 +21,7 @@ use crate::tree::run::collect::LocalResult;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
@@ -63,12 +63,11 @@ impl<'a> SortedBlock<'a> {
     /// The records as numbers; `Status::Argument` if they cannot be numbers of this type.
     pub fn keys<K: Key>(&self) -> Result<&'a [K]> {
         bytemuck::try_cast_slice(self.records).map_err(|error| {
-            let text = format!(
+            Error::argument(format!(
                 "{} bytes are not numbers of {} bytes: {error}",
                 self.records.len(),
                 size_of::<K>()
-            );
-            Error::new(Status::Argument, text)
+            ))
         })
     }
 }
@@ -201,11 +200,10 @@ impl Sorted {
     /// The blocks as parts to verify; `Status::Argument` if the records have another size.
     pub fn parts(&self, record_bytes: usize) -> Result<Vec<(Node, &[u8])>> {
         if record_bytes != self.record_bytes() {
-            let text = format!(
+            return refuse(format!(
                 "record.record_bytes is {record_bytes}, but the result has records of {} bytes",
                 self.record_bytes()
-            );
-            return Err(Error::new(Status::Argument, text));
+            ));
         }
         let blocks = self.blocks.iter();
         Ok(blocks.map(|(node, _, data)| (*node, &data[..])).collect())
@@ -421,11 +419,10 @@ impl<T: Transport> Group<T> {
         let count = prepared.given.len() / prepared.layout.record_bytes();
         self.check_spare("count", count)?;
         if prepared.stable && self.expects_bitonic() {
-            return Err(Error::new(
-                Status::Argument,
+            return refuse(
                 "FTSORT_BITONIC_MERGE does not keep the order of equal keys, which record.stable or this function \
                  demands: choose another algorithm",
-            ));
+            );
         }
         Ok(prepared)
     }

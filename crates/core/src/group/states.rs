@@ -9,7 +9,7 @@ use crate::store::named::NamedStates;
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, refuse};
 
 /// A version of the states of a group. After the states were discarded, others get the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,11 +81,8 @@ impl<T: Transport> Group<T> {
         let me = self.members.me();
         let named = name.and_then(|name| match &self.config.store {
             StoreChoice::Directory(open) => Ok((NamedStates::new(open(), name, me)?, hash_of(name))),
-            _ => Err(Error::new(
-                Status::Argument,
-                "states with a name need a directory: set config.store to FTSORT_STORE_DIRECTORY, and \
-                 config.store_directory",
-            )),
+            _ => refuse("states with a name need a directory: set config.store to FTSORT_STORE_DIRECTORY, and \
+                 config.store_directory"),
         });
         self.call(|group| {
             group.forget_losses();
@@ -119,7 +116,6 @@ impl<T: Transport> Group<T> {
 
     /// `Status::Argument` unless this rank executes the node.
     fn check_executed(&self, node: Node) -> Result<()> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         let nodes = self.members.cube().len();
         if node.0 as usize >= nodes {
             return refuse(format!(

@@ -20,7 +20,7 @@ use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 /// A run that stores its states.
 pub(super) struct StoredRun<'a> {
@@ -271,10 +271,9 @@ pub(super) fn stored_round(
             missing.extend(&RankSet::from_bytes(missing.ranks(), theirs));
         }
         if found.is_foreign {
-            let text = format!(
+            return refuse(format!(
                 "the stored states are not states of {name}: call ftsort_store_clear to begin anew, or open another name"
-            );
-            return Err(Error::new(Status::Argument, text));
+            ));
         }
         if found.round.is_none() {
             // A commit without states.

@@ -23,7 +23,7 @@ use crate::vcube::Node;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::{Digest, DigestKey};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::memory::MemoryBudget;
 
 /// The seed of the digests by which inputs are compared: jobs that have no other number in common need the same.
@@ -182,8 +182,9 @@ impl StoredSort {
         // A failed rank may be the difference.
         let reason = "so that its records cannot be compared with those of the stored result: sort them in another job";
         none_failed(engine, &self.absent, lost, reason)?;
-        let text = "the stored result is of other records: call ftsort_store_clear to discard it, or open another name";
-        Err(Error::new(Status::Argument, text))
+        refuse(
+            "the stored result is of other records: call ftsort_store_clear to discard it, or open another name",
+        )
     }
 
     /// Compares the input of this rank with the stored result. Also returns the error of a block that cannot be read.

@@ -14,7 +14,7 @@ use crate::tree::run::probe::slow_pairs;
 use crate::tree::run::traverse::{Division, MergeOperator};
 use crate::tree::run::{TREE_ROUND, TreeOp};
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::record::Layout;
 
@@ -286,13 +286,14 @@ impl<T: Transport> Group<T> {
                 options.request.check(&group.members)?;
                 if root.index() >= ranks {
                     let last = ranks - 1;
-                    let text = format!("root is {root}, but the group has ranks 0 to {last}");
-                    return Err(Error::new(Status::Argument, text));
+                    return refuse(format!(
+                        "root is {root}, but the group has ranks 0 to {last}"
+                    ));
                 }
                 if idle(root) {
-                    let text =
-                        format!("root is {root}, an idle spare: pass a rank that has a node");
-                    return Err(Error::new(Status::Argument, text));
+                    return refuse(format!(
+                        "root is {root}, an idle spare: pass a rank that has a node"
+                    ));
                 }
                 Ok((options, root, copied(bytes)?))
             });
@@ -312,8 +313,10 @@ impl<T: Transport> Group<T> {
             })?;
             group.last_tree = Some(chosen);
             if received.len() != length {
-                let text = format!("{} bytes arrived, but bytes is {length}", received.len());
-                return Err(Error::new(Status::Internal, text));
+                return Err(Error::internal(format!(
+                    "{} bytes arrived, but bytes is {length}",
+                    received.len()
+                )));
             }
             Ok(received)
         })

@@ -38,7 +38,7 @@ use crate::sort::pivot::Cut;
 use crate::transport::Transport;
 use crate::wire::Reader;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
@@ -195,9 +195,9 @@ impl<T: Transport> Group<T> {
     fn begin_external(&mut self, sort: Result<ExternalSort>) -> Result<ExternalJob> {
         let checked = sort.and_then(|sort| {
             if self.expects_bitonic() {
-                let text =
-                    "FTSORT_BITONIC_MERGE sorts bitonic sequences, and an external sort has none";
-                return Err(Error::new(Status::Argument, text));
+                return refuse(
+                    "FTSORT_BITONIC_MERGE sorts bitonic sequences, and an external sort has none",
+                );
             }
             if sort.resume {
                 sort.layout.check_known_order()?;
@@ -257,7 +257,7 @@ impl<T: Transport> Group<T> {
                             "{name} is the state of another sort, with {difference}: remove it, or do not resume"
                         )
                     };
-                    return Err(Error::new(Status::Argument, text));
+                    return refuse(text);
                 }
             },
             left => {
