@@ -417,10 +417,6 @@ pub fn counts_of_ranks(
 
 /// The error for ranks that failed before their counts were known.
 pub fn unknown_counts(lost: &RankSet) -> Error {
-    let names: Vec<String> = lost.iter().map(|rank| rank.to_string()).collect();
-    let text = format!(
-        "rank {} failed before the others knew how many records it has",
-        names.join(", ")
-    );
+    let text = format!("rank {lost} failed before the others knew how many records it has");
     Error::new(Status::DataLost, text)
 }

@@ -298,7 +298,6 @@ pub(super) fn none_failed(
     if lost.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = lost.iter().map(|rank| rank.to_string()).collect();
-    let text = format!("rank {} failed, {reason}", names.join(", "));
+    let text = format!("rank {lost} failed, {reason}");
     Err(Error::new(Status::DataLost, text))
 }

@@ -209,13 +209,13 @@ pub(super) fn reported_without_failure(
 }
 
 /// `Status::DataLost` if any survivor misses data, with `mine` as the owners of those that this rank misses: then `lost` has
-/// all owners, and `text` makes the error of their names. `error`: this rank's reason to make the call fail. Collective.
+/// all owners, and `text` makes its text. `error`: this rank's reason to make the call fail. Collective.
 pub(super) fn none_missing(
     engine: &mut Engine<'_>,
     mine: &RankSet,
     error: Option<Error>,
     lost: &mut RankSet,
-    text: impl FnOnce(&str) -> String,
+    text: impl FnOnce(&RankSet) -> String,
 ) -> Result<()> {
     let mut missing = RankSet::new(mine.ranks());
     for (_, report) in &reported_by_all(engine, mine.to_bytes(), error)? {
@@ -224,9 +224,8 @@ pub(super) fn none_missing(
     if missing.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = missing.iter().map(|rank| rank.to_string()).collect();
     *lost = missing;
-    Err(Error::new(Status::DataLost, text(&names.join(", "))))
+    Err(Error::new(Status::DataLost, text(lost)))
 }
 
 /// Moves the stored states to their executors. Returns the number of rounds before them; None if there are none.
@@ -379,8 +378,8 @@ fn store_first(engine: &mut Engine<'_>, beside: Beside<'_>, run: &StoredRun<'_>)
                 Err(error) => read = Err(error),
             }
         }
-        none_missing(engine, &missing, None, lost, |names| {
-            format!("rank {names} failed before its initial state was stored")
+        none_missing(engine, &missing, None, lost, |lost| {
+            format!("rank {lost} failed before its initial state was stored")
         })?;
         if states
             .commit_silently(engine, true, read, lost)?

@@ -424,8 +424,8 @@ impl<T: Transport> Group<T> {
                 sorted.safety.absent = engine.members().faulty().clone();
                 moved?;
                 // A block may have been lost before.
-                none_missing(engine, &missing, read, lost, |names| {
-                    format!("the stored block of rank {names} is lost: call ftsort_store_clear to sort again")
+                none_missing(engine, &missing, read, lost, |lost| {
+                    format!("the stored block of rank {lost} is lost: call ftsort_store_clear to sort again")
                 })?;
                 let is_whole = *engine.members().membership() == membership;
                 sorted.safety.membership = membership;

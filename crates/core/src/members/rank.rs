@@ -166,6 +166,14 @@ impl RankSet {
     }
 }
 
+/// Lists the ranks, ascending, with commas between them.
+impl fmt::Display for RankSet {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.iter().map(|rank| rank.to_string()).collect();
+        out.write_str(&names.join(", "))
+    }
+}
+
 /// The positions of the survivors in a shrunk communicator.
 #[derive(Clone, Debug)]
 pub struct SlotMap {

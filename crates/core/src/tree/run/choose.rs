@@ -254,19 +254,15 @@ fn best_sink(faults: &Faults, members: &Members) -> Node {
 
 fn cut_off_error(cut_off: &CutOff, members: &Members, request: &TreeRequest) -> Error {
     let ranks = cut_off.nodes.iter().map(|node| members.executor(*node));
-    let mut ranks: Vec<Rank> = ranks.collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    let names: Vec<String> = ranks.iter().map(|rank| rank.to_string()).collect();
+    let ranks = RankSet::from_ranks(members.ranks(), ranks);
     let status = if request.detected {
         Status::State
     } else {
         Status::Argument
     };
     let text = format!(
-        "the faulty links leave no path to rank {} from rank {}",
-        members.executor(cut_off.sink),
-        names.join(", ")
+        "the faulty links leave no path to rank {} from rank {ranks}",
+        members.executor(cut_off.sink)
     );
     Error::new(status, text)
 }

@@ -269,11 +269,10 @@ impl Collect<'_, '_> {
     }
 
     fn loss(&mut self, ranks: Vec<Rank>) -> Error {
-        let names: Vec<String> = ranks.iter().map(|rank| rank.to_string()).collect();
         *self.lost = RankSet::from_ranks(self.engine.members.ranks(), ranks);
         let text = format!(
             "rank {} failed, and its part of the result is lost",
-            names.join(", ")
+            self.lost
         );
         Error::new(Status::DataLost, text)
     }
