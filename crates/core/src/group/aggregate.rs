@@ -15,7 +15,6 @@ use crate::transport::Transport;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
-use ftsort_kernels::memory::MemoryBudget;
 
 impl<T: Transport> Group<T> {
     /// Sorts the records of all ranks and combines those with equal keys: the result has the first record of each key, in
@@ -39,16 +38,13 @@ impl<T: Transport> Group<T> {
         &mut self,
         arguments: Result<(SortInput<'_>, Vec<Aggregate>)>,
     ) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let (input, aggregates) = match arguments {
-                    Ok((input, aggregates)) => (Ok(input), aggregates),
-                    Err(error) => (Err(error), Vec::new()),
-                };
-                group.in_steps(&start, |group, start| {
-                    group.sort_into_groups(start, input.clone(), &aggregates)
-                })
+        self.job(JobKind::Sort, |group, start| {
+            let (input, aggregates) = match arguments {
+                Ok((input, aggregates)) => (Ok(input), aggregates),
+                Err(error) => (Err(error), Vec::new()),
+            };
+            group.in_steps(&start, |group, start| {
+                group.sort_into_groups(start, input.clone(), &aggregates)
             })
         })
     }

@@ -224,12 +224,10 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::sort_by_key`], for a caller that may have found an argument wrong.
     pub fn sort_by_key_checked(&mut self, input: Result<KeysAndValues<'_>>) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                let input = input.and_then(|input| input.check().map(|()| input));
-                group.in_steps(&start, |group, start| {
-                    group.sort_columns(start, input.clone())
-                })
+        self.job(JobKind::Sort, |group, start| {
+            let input = input.and_then(|input| input.check().map(|()| input));
+            group.in_steps(&start, |group, start| {
+                group.sort_columns(start, input.clone())
             })
         })
     }
@@ -272,19 +270,17 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::argsort`], for a caller that may have found an argument wrong.
     pub fn argsort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                let keys = group.agree_on_positions(&start, input, ARGSORT)?;
-                group.in_steps(&start, |group, start| {
-                    let time = start.time;
-                    let mut sorted = group.sort_positions(start, &keys)?.0;
-                    let rule = Rule::Order(Arc::clone(&keys.zip));
-                    let listed = sorted.turn_into(Columns::new(rule, vec![size_of::<u64>()]));
-                    let agreed = group.agree_on_columns(&mut sorted, listed);
-                    let sorted = group.end_steps(sorted, agreed)?;
-                    group.note_total_time(time);
-                    Ok(sorted)
-                })
+        self.job(JobKind::Sort, |group, start| {
+            let keys = group.agree_on_positions(&start, input, ARGSORT)?;
+            group.in_steps(&start, |group, start| {
+                let time = start.time;
+                let mut sorted = group.sort_positions(start, &keys)?.0;
+                let rule = Rule::Order(Arc::clone(&keys.zip));
+                let listed = sorted.turn_into(Columns::new(rule, vec![size_of::<u64>()]));
+                let agreed = group.agree_on_columns(&mut sorted, listed);
+                let sorted = group.end_steps(sorted, agreed)?;
+                group.note_total_time(time);
+                Ok(sorted)
             })
         })
     }
@@ -300,19 +296,17 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::positions`], for a caller that may have found an argument wrong.
     pub fn positions_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                let keys = group.agree_on_positions(&start, input, POSITIONS)?;
-                group.in_steps(&start, |group, start| {
-                    let time = start.time;
-                    let (mut sorted, blocks) = group.sort_positions(start, &keys)?;
-                    sorted.blocks.clear();
-                    let rule = Rule::Positions(Arc::clone(&keys.zip));
-                    let columns = Columns::new(rule, vec![size_of::<u64>()]);
-                    sorted.columns = Some(Box::new(columns));
-                    let scattered = group.scatter(&mut sorted, Some(blocks), (time, None));
-                    group.end_steps(sorted, scattered)
-                })
+        self.job(JobKind::Sort, |group, start| {
+            let keys = group.agree_on_positions(&start, input, POSITIONS)?;
+            group.in_steps(&start, |group, start| {
+                let time = start.time;
+                let (mut sorted, blocks) = group.sort_positions(start, &keys)?;
+                sorted.blocks.clear();
+                let rule = Rule::Positions(Arc::clone(&keys.zip));
+                let columns = Columns::new(rule, vec![size_of::<u64>()]);
+                sorted.columns = Some(Box::new(columns));
+                let scattered = group.scatter(&mut sorted, Some(blocks), (time, None));
+                group.end_steps(sorted, scattered)
             })
         })
     }

@@ -15,6 +15,7 @@ use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
 
 /// The circumstances in which a job began.
 pub(super) struct JobStart {
@@ -56,30 +57,29 @@ pub(super) struct JobSetup<'a> {
 }
 
 impl<T: Transport> Group<T> {
-    /// Runs a job as a span of the observer's, with a fresh budget, figures and timers.
+    /// Runs a call that is a job: a span of the observer's, with a fresh budget, figures and timers.
     pub(super) fn job<R>(
         &mut self,
         kind: JobKind,
         work: impl FnOnce(&mut Group<T>, JobStart) -> Result<R>,
     ) -> Result<R> {
-        self.limit_memory();
-        let now = self.transport.now();
-        self.services.observer.job_begins(kind, now);
-        let before = (self.stats, self.choice);
-        let start = self.begin_job();
-        let result = work(self, start);
-        if let Err(error) = &result
-            && error.status.is_of_arguments()
-        {
-            (self.stats, self.choice) = before;
-        }
-        let status = result
-            .as_ref()
-            .err()
-            .map_or(Status::Ok, |error| error.status);
-        let now = self.transport.now();
-        self.services.observer.job_ends(status, now);
-        result
+        self.call_with_limit(|group| {
+            MemoryBudget::current().start_peak();
+            let now = group.transport.now();
+            group.services.observer.job_begins(kind, now);
+            let before = (group.stats, group.choice);
+            let start = group.begin_job();
+            let result = work(group, start);
+            if let Err(error) = &result
+                && error.status.is_of_arguments()
+            {
+                (group.stats, group.choice) = before;
+            }
+            let status = (result.as_ref().err()).map_or(Status::Ok, |error| error.status);
+            let now = group.transport.now();
+            group.services.observer.job_ends(status, now);
+            result
+        })
     }
 
     /// Runs the steps of a call that sorts first. If a later step has lost blocks of ranks that failed in the call, and a

@@ -24,7 +24,6 @@ use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
-use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
 /// The checked arrays of one rank.
@@ -172,15 +171,12 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::sort_many`], for a caller that may have found an argument wrong.
     pub fn sort_many_checked(&mut self, arrays: Result<Vec<SortInput<'_>>>) -> Result<Vec<Sorted>> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let prepared = group.agree_on_arrays(arrays.and_then(PreparedArrays::new))?;
-                if prepared.orders.is_empty() {
-                    return Ok(Vec::new());
-                }
-                group.sort_prepared_arrays(start, prepared)
-            })
+        self.job(JobKind::Sort, |group, start| {
+            let prepared = group.agree_on_arrays(arrays.and_then(PreparedArrays::new))?;
+            if prepared.orders.is_empty() {
+                return Ok(Vec::new());
+            }
+            group.sort_prepared_arrays(start, prepared)
         })
     }
 

@@ -19,7 +19,6 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::kernel::kernel_for;
-use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
 /// The name of the arguments by which sorts of protected inputs differ.
@@ -74,10 +73,8 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::protect`], for a caller that may have found an argument wrong.
     pub fn protect_checked(&mut self, input: Result<SortInput<'_>>) -> Result<ProtectedInput> {
-        self.call(|group| {
-            group.job(JobKind::Protect, |group, start| {
-                Ok(group.protect_given(start, input, (FUNCTION, 0))?.0)
-            })
+        self.job(JobKind::Protect, |group, start| {
+            Ok(group.protect_given(start, input, (FUNCTION, 0))?.0)
         })
     }
 
@@ -89,7 +86,6 @@ impl<T: Transport> Group<T> {
         input: Result<SortInput<'_>>,
         further: (&'static str, u64),
     ) -> Result<(ProtectedInput, BTreeMap<Node, Block>)> {
-        MemoryBudget::current().start_peak();
         let prepared = input.and_then(|input| {
             let data = Buffer::copy_of(input.records)?;
             let mut prepared = Prepared::new(input, &self.threads)?;
@@ -181,45 +177,42 @@ impl<T: Transport> Group<T> {
         &mut self,
         arguments: Result<(&mut ProtectedInput, &[u8])>,
     ) -> Result<()> {
-        self.call(|group| {
-            group.job(JobKind::Protect, |group, start| {
-                MemoryBudget::current().start_peak();
-                let prepared = arguments.and_then(|(input, records)| {
-                    let Order { layout, stable } = group.order_of(input, None)?;
-                    let given = SortInput {
-                        layout,
-                        stable,
-                        records,
-                    };
-                    let mut prepared = Prepared::new(given, &group.threads)?;
-                    prepared.further = (INPUT, input.id);
-                    Ok((input, Slice::from(Buffer::copy_of(records)?), prepared))
-                });
-                let (replaced, prepared) = match prepared {
-                    Ok((input, data, prepared)) => (Ok((input, data)), Ok(prepared)),
-                    Err(error) => (Err(error.clone()), Err(error)),
+        self.job(JobKind::Protect, |group, start| {
+            let prepared = arguments.and_then(|(input, records)| {
+                let Order { layout, stable } = group.order_of(input, None)?;
+                let given = SortInput {
+                    layout,
+                    stable,
+                    records,
                 };
-                let prepared = group.agree_on_input(prepared)?;
-                let (input, data) = replaced?;
-                // Inputs of failed ranks keep their digests.
-                let key = group.input_key(input.id, &prepared.layout);
-                let checks = key.as_ref().map(|key| prepared.checks(key));
-                let setup = JobSetup {
-                    input: data.clone(),
-                    key: key.as_ref(),
-                    checks: checks.as_ref(),
-                    record_bytes: prepared.layout.record_bytes(),
-                    ..JobSetup::default()
-                };
-                group.run_update(start, setup, &mut input.held)?;
-                let seed = input.id;
-                input.digest = checks.map(|checks| KeyedDigest {
-                    seed,
-                    digest: checks.input,
-                });
-                input.data = data;
-                Ok(())
-            })
+                let mut prepared = Prepared::new(given, &group.threads)?;
+                prepared.further = (INPUT, input.id);
+                Ok((input, Slice::from(Buffer::copy_of(records)?), prepared))
+            });
+            let (replaced, prepared) = match prepared {
+                Ok((input, data, prepared)) => (Ok((input, data)), Ok(prepared)),
+                Err(error) => (Err(error.clone()), Err(error)),
+            };
+            let prepared = group.agree_on_input(prepared)?;
+            let (input, data) = replaced?;
+            // Inputs of failed ranks keep their digests.
+            let key = group.input_key(input.id, &prepared.layout);
+            let checks = key.as_ref().map(|key| prepared.checks(key));
+            let setup = JobSetup {
+                input: data.clone(),
+                key: key.as_ref(),
+                checks: checks.as_ref(),
+                record_bytes: prepared.layout.record_bytes(),
+                ..JobSetup::default()
+            };
+            group.run_update(start, setup, &mut input.held)?;
+            let seed = input.id;
+            input.digest = checks.map(|checks| KeyedDigest {
+                seed,
+                digest: checks.input,
+            });
+            input.data = data;
+            Ok(())
         })
     }
 
@@ -241,28 +234,25 @@ impl<T: Transport> Group<T> {
         &mut self,
         arguments: Result<(&mut ProtectedInput, Option<Order>)>,
     ) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let arguments = arguments.and_then(|(input, order)| {
-                    let order = group.order_of(input, order)?;
-                    Ok((input, order))
-                });
-                let arguments = match group.config.checks.digest {
-                    // The repair of the inputs needs all ranks.
-                    true => Ok(group.on_engine(|engine| engine.all_or_none(arguments))?.0),
-                    false => arguments,
-                };
-                match arguments {
-                    Ok((input, order)) => group.sort_held(start, input, order, None),
-                    Err(error) => {
-                        // The other ranks agree on the input first.
-                        let refused = group.agree_on_input(Err(error));
-                        let text = "an invalid input was accepted";
-                        Err(refused.err().unwrap_or_else(|| Error::internal(text)))
-                    }
+        self.job(JobKind::Sort, |group, start| {
+            let arguments = arguments.and_then(|(input, order)| {
+                let order = group.order_of(input, order)?;
+                Ok((input, order))
+            });
+            let arguments = match group.config.checks.digest {
+                // The repair of the inputs needs all ranks.
+                true => Ok(group.on_engine(|engine| engine.all_or_none(arguments))?.0),
+                false => arguments,
+            };
+            match arguments {
+                Ok((input, order)) => group.sort_held(start, input, order, None),
+                Err(error) => {
+                    // The other ranks agree on the input first.
+                    let refused = group.agree_on_input(Err(error));
+                    let text = "an invalid input was accepted";
+                    Err(refused.err().unwrap_or_else(|| Error::internal(text)))
                 }
-            })
+            }
         })
     }
 

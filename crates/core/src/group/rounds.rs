@@ -18,7 +18,6 @@ use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status, caught};
-use ftsort_kernels::memory::MemoryBudget;
 
 /// A rank's arguments for [`Group::run_rounds`].
 #[derive(Clone, Copy)]
@@ -155,11 +154,8 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::run_rounds`], for a caller that may have found an argument wrong.
     pub fn run_rounds_checked(&mut self, input: Result<RoundsInput<'_>>) -> Result<FinalStates> {
-        self.call(|group| {
-            group.job(JobKind::Rounds, |group, start| {
-                MemoryBudget::current().start_peak();
-                group.run_rounds_prepared(start, input)
-            })
+        self.job(JobKind::Rounds, |group, start| {
+            group.run_rounds_prepared(start, input)
         })
     }
 

@@ -172,39 +172,35 @@ impl<T: Transport> Group<T> {
             }
             Ok((input, Wanted::First(count)))
         });
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                let time = start.time;
-                group.searched(start, arguments, |group, input, found| {
-                    let filter = match found.points.last() {
-                        None => Some(Filter::Nothing),
-                        Some((position, _)) if position + 1 == found.total => None,
-                        Some((_, point)) => Some(Filter::UpTo {
-                            record: point.record.clone(),
-                            origin: Rank(point.origin),
-                            equal: found.equal,
-                        }),
-                    };
-                    let order = Order {
-                        layout: input.layout().clone(),
-                        stable: false,
-                    };
-                    let start = group.begin_next_job(time);
-                    group.sort_held(start, input, order, filter)
-                })
+        self.job(JobKind::Sort, |group, start| {
+            let time = start.time;
+            group.searched(start, arguments, |group, input, found| {
+                let filter = match found.points.last() {
+                    None => Some(Filter::Nothing),
+                    Some((position, _)) if position + 1 == found.total => None,
+                    Some((_, point)) => Some(Filter::UpTo {
+                        record: point.record.clone(),
+                        origin: Rank(point.origin),
+                        equal: found.equal,
+                    }),
+                };
+                let order = Order {
+                    layout: input.layout().clone(),
+                    stable: false,
+                };
+                let start = group.begin_next_job(time);
+                group.sort_held(start, input, order, filter)
             })
         })
     }
 
     /// Searches, and returns the records in the order in which they are wanted.
     fn records_of(&mut self, arguments: Result<(SortInput<'_>, Wanted)>) -> Result<Vec<u8>> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                let time = start.time;
-                let records = group.searched(start, arguments, |_, _, found| found.records());
-                group.note_total_time(time);
-                records
-            })
+        self.job(JobKind::Sort, |group, start| {
+            let time = start.time;
+            let records = group.searched(start, arguments, |_, _, found| found.records());
+            group.note_total_time(time);
+            records
         })
     }
 

@@ -23,7 +23,6 @@ use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
-use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
 /// The sorted blocks that this rank holds, in ascending order of node: its own, and one for each node that it
@@ -245,12 +244,9 @@ impl<T: Transport> Group<T> {
     /// After `Status::Mpi` and `Status::Internal` the records must stay allocated and unchanged until the process ends:
     /// messages that read them may still be in progress.
     pub unsafe fn sort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
-                group.sort_prepared(start, prepared, None, None)
-            })
+        self.job(JobKind::Sort, |group, start| {
+            let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
+            group.sort_prepared(start, prepared, None, None)
         })
     }
 

@@ -24,7 +24,6 @@ use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::{Error, Result, Status, refuse};
-use ftsort_kernels::memory::MemoryBudget;
 
 /// The seed of the digests by which inputs are compared: jobs that have no other number in common need the same.
 const DIGEST_SEED: u64 = 0x0066_7473_6f72_7400;
@@ -311,21 +310,18 @@ impl<T: Transport> Group<T> {
     /// # Safety
     /// As for [`Group::sort_checked`].
     pub unsafe fn sort_stored_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let idle = group.members.idle_spares().clone();
-                let prepared = input.and_then(|input| {
-                    if !group.states.has_name() {
-                        let text = "the stored states have no name: call ftsort_store_open first";
-                        return Err(Error::new(Status::State, text));
-                    }
-                    input.layout.check_known_order()?;
-                    Prepared::new(input, &group.threads)
-                });
-                let prepared = group.agree_on_input(prepared)?;
-                group.sort_or_find((start, idle), prepared)
-            })
+        self.job(JobKind::Sort, |group, start| {
+            let idle = group.members.idle_spares().clone();
+            let prepared = input.and_then(|input| {
+                if !group.states.has_name() {
+                    let text = "the stored states have no name: call ftsort_store_open first";
+                    return Err(Error::new(Status::State, text));
+                }
+                input.layout.check_known_order()?;
+                Prepared::new(input, &group.threads)
+            });
+            let prepared = group.agree_on_input(prepared)?;
+            group.sort_or_find((start, idle), prepared)
         })
     }
 

@@ -119,25 +119,22 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::external_sort`], for a caller that may have found an argument wrong.
     pub fn external_sort_checked(&mut self, sort: Result<ExternalSort>) -> Result<ExternalStats> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let mut job = group.begin_external(sort)?;
-                job.files.flushes = !group.members.is_one_host();
-                if job.manifest.is_finished {
-                    // The earlier job may have ended before it removed these.
-                    job.remove_runs();
-                    group.on_writer(|| {
-                        job.remove_manifest_draft();
-                        Ok(())
-                    })?;
-                    return Ok(job.stats);
-                }
-                let sorted = group.external_attempts(&mut job, start.time);
-                group.clean_up(&mut job, &sorted)?;
-                group.note_total_time(start.time);
-                sorted.map(|()| job.stats)
-            })
+        self.job(JobKind::Sort, |group, start| {
+            let mut job = group.begin_external(sort)?;
+            job.files.flushes = !group.members.is_one_host();
+            if job.manifest.is_finished {
+                // The earlier job may have ended before it removed these.
+                job.remove_runs();
+                group.on_writer(|| {
+                    job.remove_manifest_draft();
+                    Ok(())
+                })?;
+                return Ok(job.stats);
+            }
+            let sorted = group.external_attempts(&mut job, start.time);
+            group.clean_up(&mut job, &sorted)?;
+            group.note_total_time(start.time);
+            sorted.map(|()| job.stats)
         })
     }
 
