@@ -55,7 +55,6 @@ impl<T: Transport> Group<T> {
         input: Result<SortInput<'_>>,
         aggregates: &[Aggregate],
     ) -> Result<Sorted> {
-        let time = start.time;
         let prepared = input.and_then(|input| Prepared::new(input, &self.threads));
         let prepared = prepared.map(|prepared| Prepared {
             // The result has the record of each key that comes first in the input.
@@ -66,9 +65,7 @@ impl<T: Transport> Group<T> {
         });
         let mut sorted = self.sort_prepared(start, prepared, None, None)?;
         let grouped = self.turn_into_groups(&mut sorted, aggregates);
-        let sorted = self.end_steps(sorted, grouped)?;
-        self.note_total_time(time);
-        Ok(sorted)
+        self.end_steps(sorted, grouped)
     }
 
     /// Replaces sorted records by their groups. Collective.
@@ -105,7 +102,7 @@ impl<T: Transport> Group<T> {
             let size = kernel.record_bytes();
             let limit = most_nodes.unwrap_or(1) * summary_bytes(size, aggregates.len());
             let message = message.finish();
-            let (reports, _) = self.on_engine(|engine| {
+            let reports = self.on_engine(|engine| {
                 let reports = engine.share(message, limit)?;
                 let verdict = engine.commit(reports.is_some(), None)?;
                 Ok(reports.filter(|_| verdict == Verdict::Committed))
@@ -123,7 +120,7 @@ impl<T: Transport> Group<T> {
             if records == sorted.total || mutant(Mutant::SummariesMissing) {
                 return Ok(summaries);
             }
-            let failures = self.members.faulty().len();
+            let failures = self.known_failures();
             if recovered.replace(failures) == Some(failures) {
                 return Err(Error::internal(
                     "the summaries of the nodes do not have all records",

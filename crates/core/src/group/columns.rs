@@ -237,7 +237,6 @@ impl<T: Transport> Group<T> {
         start: JobStart,
         input: Result<KeysAndValues<'_>>,
     ) -> Result<Sorted> {
-        let time = start.time;
         let (input, (values, value_bytes)) = match input {
             Ok(input) => (Ok(input.keys), (input.values, input.value_bytes)),
             Err(error) => (Err(error), (&[][..], 0)),
@@ -254,9 +253,7 @@ impl<T: Transport> Group<T> {
         let columns = Columns::new(Rule::KeysAndValues(zip, keys.layout), widths);
         let listed = sorted.turn_into(columns);
         let agreed = self.agree_on_columns(&mut sorted, listed);
-        let sorted = self.end_steps(sorted, agreed)?;
-        self.note_total_time(time);
-        Ok(sorted)
+        self.end_steps(sorted, agreed)
     }
 
     /// Sorts the positions of records by the records: the result has the positions (64 bits each) of all records in the
@@ -273,14 +270,11 @@ impl<T: Transport> Group<T> {
         self.job(JobKind::Sort, |group, start| {
             let keys = group.agree_on_positions(&start, input, ARGSORT)?;
             group.in_steps(&start, |group, start| {
-                let time = start.time;
                 let mut sorted = group.sort_positions(start, &keys)?.0;
                 let rule = Rule::Order(Arc::clone(&keys.zip));
                 let listed = sorted.turn_into(Columns::new(rule, vec![size_of::<u64>()]));
                 let agreed = group.agree_on_columns(&mut sorted, listed);
-                let sorted = group.end_steps(sorted, agreed)?;
-                group.note_total_time(time);
-                Ok(sorted)
+                group.end_steps(sorted, agreed)
             })
         })
     }
@@ -299,13 +293,12 @@ impl<T: Transport> Group<T> {
         self.job(JobKind::Sort, |group, start| {
             let keys = group.agree_on_positions(&start, input, POSITIONS)?;
             group.in_steps(&start, |group, start| {
-                let time = start.time;
                 let (mut sorted, blocks) = group.sort_positions(start, &keys)?;
                 sorted.blocks.clear();
                 let rule = Rule::Positions(Arc::clone(&keys.zip));
                 let columns = Columns::new(rule, vec![size_of::<u64>()]);
                 sorted.columns = Some(Box::new(columns));
-                let scattered = group.scatter(&mut sorted, Some(blocks), (time, None));
+                let scattered = group.scatter(&mut sorted, Some(blocks), None);
                 group.end_steps(sorted, scattered)
             })
         })
@@ -406,13 +399,12 @@ impl<T: Transport> Group<T> {
 
     /// Brings the positions of records in the result to the nodes that have the records in their inputs. After a
     /// failure the blocks of the sort are recovered, and all is done again. `blocks`: those of the sort; None: those
-    /// that a recovery has put in their places. `time`: the begin of the call; with it a placement to keep, so that
-    /// positions stay on their ranks. Collective.
+    /// that a recovery has put in their places. `placement`: to keep, so that positions stay on their ranks. Collective.
     pub(super) fn scatter(
         &mut self,
         sorted: &mut Sorted,
         mut blocks: Option<BTreeMap<Node, Block>>,
-        (time, placement): (f64, Option<Membership>),
+        placement: Option<Membership>,
     ) -> Result<()> {
         let rule = sorted.columns.as_ref().map(|columns| &columns.rule);
         let Some(Rule::Positions(zip)) = rule else {
@@ -432,13 +424,14 @@ impl<T: Transport> Group<T> {
             let pairs =
                 whole.map_or_else(|| Ok(Buffer::default()), |blocks| pairs_of(&zip, blocks));
             let total = sorted.total;
-            let ((pairs, is_whole), failures) = self.on_engine(|engine| {
+            let known = self.known_failures();
+            let (pairs, is_whole) = self.on_engine(|engine| {
                 let pairs = engine.all_or_none(pairs)?;
                 let records = sum(engine, (pairs.len() / PAIR_BYTES) as u64)?;
                 Ok((pairs, records == total))
             })?;
-            if is_whole && failures == 0 {
-                match self.exchange_pairs(&zip, total, (time, &placement), pairs.into()) {
+            if is_whole && self.known_failures() == known {
+                match self.exchange_pairs(&zip, total, &placement, pairs.into()) {
                     Ok(finished) => {
                         sorted.list_scattered(finished.blocks);
                         // Ranks may have been excluded or readmitted since the sort.
@@ -449,7 +442,7 @@ impl<T: Transport> Group<T> {
                     Err(error) => return Err(error),
                 }
             }
-            let failures = self.members.faulty().len();
+            let failures = self.known_failures();
             if recovered.replace(failures) == Some(failures) {
                 return Err(Error::internal(
                     "the blocks of the sort do not have all records",
@@ -471,7 +464,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         zip: &Zip,
         total: u64,
-        (time, placement): (f64, &Option<Membership>),
+        placement: &Option<Membership>,
         pairs: Slice,
     ) -> Result<Finished> {
         let scatter = Scatter {
@@ -479,7 +472,7 @@ impl<T: Transport> Group<T> {
             total,
             nodes: self.members.cube().len(),
         };
-        let start = self.begin_next_job(time);
+        let start = self.begin_next_job();
         let setup = JobSetup {
             input: pairs,
             record_bytes: PAIR_BYTES,

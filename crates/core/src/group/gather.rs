@@ -76,7 +76,7 @@ impl<T: Transport> Group<T> {
                 group.members.readmit_all();
                 match collected {
                     Err(error) if error.status == Status::DataLost => {
-                        let failures = group.members.faulty().len();
+                        let failures = group.known_failures();
                         if recovered.replace(failures) == Some(failures) {
                             return Err(error);
                         }

@@ -96,7 +96,6 @@ impl<T: Transport> Group<T> {
         let Some(finished) = finished else {
             return Ok(Attempt::TakesRounds(gathered));
         };
-        self.stats.total_seconds = self.transport.now() - start.time;
         self.agreed_layout = Some(prepared.fingerprint());
         Ok(Attempt::Finished(finished))
     }

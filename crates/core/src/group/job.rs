@@ -21,8 +21,6 @@ use ftsort_kernels::memory::MemoryBudget;
 pub(super) struct JobStart {
     /// The ranks without an input: those that had failed by then, and idle spares.
     pub absent: RankSet,
-    /// The time of the transport's clock.
-    pub time: f64,
     /// Stops the timer of an injected failure at the end of the job.
     _timer: Option<Box<dyn Any>>,
 }
@@ -65,19 +63,20 @@ impl<T: Transport> Group<T> {
     ) -> Result<R> {
         self.call_with_limit(|group| {
             MemoryBudget::current().start_peak();
-            let now = group.transport.now();
-            group.services.observer.job_begins(kind, now);
+            let begin = group.transport.now();
+            group.services.observer.job_begins(kind, begin);
             let before = (group.stats, group.choice);
             let start = group.begin_job();
             let result = work(group, start);
+            let end = group.transport.now();
+            group.stats.total_seconds = end - begin;
             if let Err(error) = &result
                 && error.status.is_of_arguments()
             {
                 (group.stats, group.choice) = before;
             }
             let status = (result.as_ref().err()).map_or(Status::Ok, |error| error.status);
-            let now = group.transport.now();
-            group.services.observer.job_ends(status, now);
+            group.services.observer.job_ends(status, end);
             result
         })
     }
@@ -90,15 +89,14 @@ impl<T: Transport> Group<T> {
         start: &JobStart,
         mut steps: impl FnMut(&mut Group<T>, JobStart) -> Result<R>,
     ) -> Result<R> {
-        let mut failed = self.members.faulty().len();
+        let mut failed = self.known_failures();
         loop {
             let again = JobStart {
                 absent: start.absent.clone(),
-                time: start.time,
                 _timer: None,
             };
             let result = steps(self, again);
-            let before = std::mem::replace(&mut failed, self.members.faulty().len());
+            let before = std::mem::replace(&mut failed, self.known_failures());
             let is_lost = matches!(&result, Err(error) if error.status == Status::DataLost);
             let can_reload = self.services.reload.is_some() && !mutant(Mutant::StepsNotRepeated);
             if !is_lost || failed == before || !can_reload {
@@ -108,20 +106,13 @@ impl<T: Transport> Group<T> {
         }
     }
 
-    /// The start of a further job of the same call, at this time of the call's begin. Its figures are added to those of
-    /// the jobs before.
-    pub(super) fn begin_next_job(&mut self, time: f64) -> JobStart {
+    /// The start of a further job of the same call. Its figures are added to those of the jobs before.
+    pub(super) fn begin_next_job(&mut self) -> JobStart {
         self.forget_losses();
         JobStart {
             absent: self.members.without_input(),
-            time,
             _timer: None,
         }
-    }
-
-    /// Notes the seconds of a call that began at this time, beside its job.
-    pub(super) fn note_total_time(&mut self, time: f64) {
-        self.stats.total_seconds = self.transport.now() - time;
     }
 
     fn begin_job(&mut self) -> JobStart {
@@ -133,7 +124,6 @@ impl<T: Transport> Group<T> {
         let timer = timers.timer(self.members.me());
         JobStart {
             absent: self.members.without_input(),
-            time: self.transport.now(),
             _timer: timer.map(self.services.kill_timer),
         }
     }
@@ -217,7 +207,6 @@ impl<T: Transport> Group<T> {
         });
         // A rank that was excluded in this job may have been corrupted by chance.
         self.members.readmit_all();
-        self.stats.total_seconds = self.transport.now() - start.time;
         finished
     }
 }

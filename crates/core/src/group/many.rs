@@ -192,7 +192,7 @@ impl<T: Transport> Group<T> {
         });
         let fingerprint = prepared.as_ref().ok().map(PreparedArrays::fingerprint);
         let again = fingerprint.is_some() && fingerprint == self.agreed_layout;
-        let (prepared, _) = self.on_engine(|engine| {
+        let prepared = self.on_engine(|engine| {
             let (prepared, again) = engine.all_or_none_with(prepared, again)?;
             if !again {
                 let name = "array_count or the record of an array";
@@ -225,7 +225,7 @@ impl<T: Transport> Group<T> {
         start: &JobStart,
         counts: &[u64],
     ) -> Result<Vec<Vec<u64>>> {
-        let (counts, _) = self.on_engine(|engine| share_counts(engine, counts))?;
+        let counts = self.on_engine(|engine| share_counts(engine, counts))?;
         counts_of_ranks(self.members.ranks(), &start.absent, counts).map_err(|lost| {
             let error = unknown_counts(&lost);
             self.lost = lost;

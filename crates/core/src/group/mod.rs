@@ -270,34 +270,32 @@ impl<T: Transport> Group<T> {
         work(&mut engine, beside)
     }
 
-    /// Runs a collective step on the engine. Also returns the number of failures that it found.
-    fn on_engine<R>(
-        &mut self,
-        work: impl FnOnce(&mut Engine<'_>) -> Result<R>,
-    ) -> Result<(R, usize)> {
-        let known = self.members.faulty().len();
-        let value = self.engage(StepSetup::default(), |engine, _| work(engine))?;
-        Ok((value, self.members.faulty().len() - known))
+    /// Runs a collective step on the engine.
+    fn on_engine<R>(&mut self, work: impl FnOnce(&mut Engine<'_>) -> Result<R>) -> Result<R> {
+        self.engage(StepSetup::default(), |engine, _| work(engine))
     }
 
-    /// Runs a collective step on the states of the caller's own loop. `work` also receives the set of the owners
-    /// of lost data. The statistics stay those of the last job.
+    /// Runs a collective step of the present job on the states of the group. `work` also receives the set of the owners
+    /// of lost data.
+    fn on_stored<R>(
+        &mut self,
+        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
+    ) -> Result<R> {
+        self.engage(StepSetup::default(), |engine, beside| {
+            work(beside.states, engine, beside.lost)
+        })
+    }
+
+    /// As [`Group::on_stored`], for a step of the caller's own loop: the statistics stay those of the last job.
     fn on_states<R>(
         &mut self,
         work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
     ) -> Result<R> {
-        self.keeping_stats(|group| {
-            group.engage(StepSetup::default(), |engine, beside| {
-                work(beside.states, engine, beside.lost)
-            })
-        })
+        self.keeping_stats(|group| group.on_stored(work))
     }
 
     /// Runs a step that is not part of a job: the statistics stay those of the last job.
-    fn apart_from_jobs<R>(
-        &mut self,
-        work: impl FnOnce(&mut Engine<'_>) -> Result<R>,
-    ) -> Result<(R, usize)> {
+    fn apart_from_jobs<R>(&mut self, work: impl FnOnce(&mut Engine<'_>) -> Result<R>) -> Result<R> {
         self.keeping_stats(|group| group.on_engine(work))
     }
 
@@ -333,6 +331,11 @@ impl<T: Transport> Group<T> {
             "{name} is {amount}, but rank {me} is an idle spare, which has no input: pass 0 until the rank has \
              taken over from a failed rank"
         ))
+    }
+
+    /// The number of ranks that are known to have failed.
+    fn known_failures(&self) -> usize {
+        self.members.faulty().len()
     }
 
     fn forget_losses(&mut self) {

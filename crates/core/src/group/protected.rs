@@ -241,7 +241,7 @@ impl<T: Transport> Group<T> {
             });
             let arguments = match group.config.checks.digest {
                 // The repair of the inputs needs all ranks.
-                true => Ok(group.on_engine(|engine| engine.all_or_none(arguments))?.0),
+                true => Ok(group.on_engine(|engine| engine.all_or_none(arguments))?),
                 false => arguments,
             };
             match arguments {

@@ -137,8 +137,7 @@ impl<T: Transport> Group<T> {
                 return Ok(());
             }
             let placement = Some(placement.clone()).filter(|_| !mutant(Mutant::PositionsMoved));
-            let time = self.transport.now();
-            return self.keeping_stats(|group| group.scatter(result, None, (time, placement)));
+            return self.keeping_stats(|group| group.scatter(result, None, placement));
         }
         let listed = result.relist();
         recovered?;
@@ -180,11 +179,12 @@ impl<T: Transport> Group<T> {
         result: &mut Sorted,
         listed: Result<()>,
     ) -> Result<()> {
-        let ((), failures) = self.apart_from_jobs(|engine| engine.all_or_none(listed))?;
-        match failures {
-            0 => Ok(()),
-            _ => self.recover_agreed(result),
+        let known = self.known_failures();
+        self.apart_from_jobs(|engine| engine.all_or_none(listed))?;
+        if self.known_failures() == known {
+            return Ok(());
         }
+        self.recover_agreed(result)
     }
 
     /// As [`Group::recover`], for the final states of a user-defined algorithm. Its functions are not called.
@@ -219,13 +219,12 @@ impl<T: Transport> Group<T> {
             }
             refuse("result is of another group: pass the group that made it")
         });
-        let (result, _) = self.apart_from_jobs(|engine| {
+        self.apart_from_jobs(|engine| {
             let result = engine.all_or_none(result)?;
             agree_on_equal(engine, &[("result", safety(&result).id)])?;
             engine.check_faults()?;
             Ok(result)
-        })?;
-        Ok(result)
+        })
     }
 
     pub(super) fn restore(

@@ -181,7 +181,7 @@ impl<T: Transport> Group<T> {
             let fingerprint = input.fingerprint(dimension);
             Ok((input, copy, fingerprint))
         });
-        let ((input, copy, fingerprint), _) = self.on_engine(|engine| {
+        let (input, copy, fingerprint) = self.on_engine(|engine| {
             let (input, copy, fingerprint) = engine.all_or_none(prepared)?;
             let same = hash_of((fingerprint, input.store_every));
             let equal = engine.all_equal_in(same, FINGERPRINT_BITS)?;
@@ -211,7 +211,7 @@ impl<T: Transport> Group<T> {
                 key: key.as_ref(),
                 call: seed,
             };
-            return self.run_stored_rounds(&start, &run);
+            return self.run_stored_rounds(&run);
         }
         let setup = JobSetup {
             input: copy.into(),
@@ -247,7 +247,7 @@ impl<T: Transport> Group<T> {
         });
         let states: Result<Vec<_>> = states.collect();
         // The caller's functions may fail on one rank.
-        result.states = self.apart_from_jobs(|engine| engine.all_or_none(states))?.0;
+        result.states = self.apart_from_jobs(|engine| engine.all_or_none(states))?;
         Ok(result)
     }
 }

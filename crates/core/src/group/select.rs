@@ -173,7 +173,6 @@ impl<T: Transport> Group<T> {
             Ok((input, Wanted::First(count)))
         });
         self.job(JobKind::Sort, |group, start| {
-            let time = start.time;
             group.searched(start, arguments, |group, input, found| {
                 let filter = match found.points.last() {
                     None => Some(Filter::Nothing),
@@ -188,7 +187,7 @@ impl<T: Transport> Group<T> {
                     layout: input.layout().clone(),
                     stable: false,
                 };
-                let start = group.begin_next_job(time);
+                let start = group.begin_next_job();
                 group.sort_held(start, input, order, filter)
             })
         })
@@ -197,10 +196,7 @@ impl<T: Transport> Group<T> {
     /// Searches, and returns the records in the order in which they are wanted.
     fn records_of(&mut self, arguments: Result<(SortInput<'_>, Wanted)>) -> Result<Vec<u8>> {
         self.job(JobKind::Sort, |group, start| {
-            let time = start.time;
-            let records = group.searched(start, arguments, |_, _, found| found.records());
-            group.note_total_time(time);
-            records
+            group.searched(start, arguments, |_, _, found| found.records())
         })
     }
 
@@ -211,25 +207,25 @@ impl<T: Transport> Group<T> {
         arguments: Result<(SortInput<'_>, Wanted)>,
         then: impl FnOnce(&mut Group<T>, &mut ProtectedInput, Found) -> Result<R>,
     ) -> Result<R> {
-        let (time, absent) = (start.time, start.absent.clone());
+        let absent = start.absent.clone();
         let (input, wanted) = match arguments {
             Ok((input, wanted)) => (Ok(input), wanted),
             Err(error) => (Err(error), Wanted::First(0)),
         };
         let (mut input, blocks) = self.protect_given(start, input, wanted.shared())?;
-        let found = self.search(&mut input, blocks, &wanted, (time, absent));
+        let found = self.search(&mut input, blocks, &wanted, &absent);
         let result = found.and_then(|found| then(self, &mut input, found));
         self.release_input(input, result)
     }
 
-    /// Searches in a protected input, of which this rank has `blocks`, until no rank fails meanwhile. `time`: the begin of the
-    /// call. `absent`: the ranks that had no input then. Collective.
+    /// Searches in a protected input, of which this rank has `blocks`, until no rank fails meanwhile. `absent`: the
+    /// ranks that had no input when the call began. Collective.
     fn search(
         &mut self,
         input: &mut ProtectedInput,
         mut blocks: BTreeMap<Node, Block>,
         wanted: &Wanted,
-        (time, absent): (f64, RankSet),
+        absent: &RankSet,
     ) -> Result<Found> {
         let kernel = kernel_for(input.layout(), self.threads.clone());
         loop {
@@ -238,15 +234,14 @@ impl<T: Transport> Group<T> {
                     failures: engine.members().faulty().len(),
                     engine,
                     kernel: &*kernel,
-                    absent: &absent,
+                    absent,
                 };
                 attempt.search(&blocks, wanted)
             };
-            let (found, _) = self.on_engine(search)?;
-            if let Some(found) = found {
+            if let Some(found) = self.on_engine(search)? {
                 return Ok(found);
             }
-            let start = self.begin_next_job(time);
+            let start = self.begin_next_job();
             blocks = self.load_protected(start, input)?;
         }
     }

@@ -262,12 +262,11 @@ impl<T: Transport> Group<T> {
     /// As [`Group::set_method`], for a caller that may have found an argument wrong.
     pub fn set_method_checked(&mut self, method: Result<Option<Method>>) -> Result<()> {
         self.call(|group| {
-            let (method, _) = group.apart_from_jobs(|engine| {
+            group.config.method = group.apart_from_jobs(|engine| {
                 let method = engine.all_or_none(method)?;
                 agree_on_equal(engine, &[("algorithm or pivot", hash_of(method))])?;
                 Ok(method)
             })?;
-            group.config.method = method;
             Ok(())
         })
     }
@@ -427,7 +426,7 @@ impl<T: Transport> Group<T> {
         // Ranks need not agree again on the layout of their last sort.
         let before = self.agreed_layout;
         let again = prepared.as_ref().map(Prepared::fingerprint).ok() == before;
-        let (prepared, _) = self.on_engine(|engine| {
+        let prepared = self.on_engine(|engine| {
             let (prepared, again) = engine.all_or_none_with(prepared, again)?;
             if !again {
                 agree_on_equal(engine, &prepared.shared())?;
@@ -447,7 +446,7 @@ impl<T: Transport> Group<T> {
         if ranks < MANY_RANKS {
             return Ok(Method::SampleSort(1));
         }
-        let total = self.on_engine(|engine| sum(engine, input_bytes as u64))?.0;
+        let total = self.on_engine(|engine| sum(engine, input_bytes as u64))?;
         let work = Work {
             ranks,
             input_bytes: total as f64 / ranks as f64,

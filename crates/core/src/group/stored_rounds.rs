@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::job::{JobSetup, JobStart};
+use super::job::JobSetup;
 use super::results::Safety;
 use super::rounds::FinalStates;
 use super::{Beside, Group, StepSetup};
@@ -61,11 +61,7 @@ impl StoredRun<'_> {
 
 impl<T: Transport> Group<T> {
     /// Runs the rounds that follow the stored states, or all of them if none are stored. Collective.
-    pub(super) fn run_stored_rounds(
-        &mut self,
-        start: &JobStart,
-        run: &StoredRun<'_>,
-    ) -> Result<FinalStates> {
+    pub(super) fn run_stored_rounds(&mut self, run: &StoredRun<'_>) -> Result<FinalStates> {
         let found = self.on_stored(|states, engine, lost| {
             stored_round(states, engine, lost, run.fingerprint, "these rounds")
         })?;
@@ -83,12 +79,11 @@ impl<T: Transport> Group<T> {
         let rounds = run.whole.rounds();
         while round < rounds {
             let until = rounds.min(round.saturating_add(run.every));
-            if self.run_part(start, run, round..until)? {
+            if self.run_part(run, round..until)? {
                 round = until;
             }
         }
         self.stats.merge_into_exchange();
-        self.note_total_time(start.time);
         let safety = Safety::new(
             (self.id, run.call),
             &self.members,
@@ -102,12 +97,7 @@ impl<T: Transport> Group<T> {
 
     /// Runs some rounds from the stored states, and stores the states after them. Returns whether they are stored;
     /// otherwise a rank has failed, and the states before stay. Collective.
-    fn run_part(
-        &mut self,
-        start: &JobStart,
-        run: &StoredRun<'_>,
-        part: Range<u32>,
-    ) -> Result<bool> {
+    fn run_part(&mut self, run: &StoredRun<'_>, part: Range<u32>) -> Result<bool> {
         let states = self.states.of_all_nodes();
         let stored = |node: Node| -> Result<Option<(Slice, Vec<u8>)>> {
             Ok(states.get(node)?.map(|(state, note)| {
@@ -124,7 +114,7 @@ impl<T: Transport> Group<T> {
             unprotected: true,
             ..JobSetup::default()
         };
-        let next = self.begin_next_job(start.time);
+        let next = self.begin_next_job();
         let finished = self.run_job(next, setup, &algorithm)?;
         let has_shared = continued.has_shared(part.end);
         let committed = self.on_stored(|states, engine, lost| {
@@ -168,16 +158,6 @@ impl<T: Transport> Group<T> {
         });
         result.list_states(states.collect());
         moved
-    }
-
-    /// Runs a collective step of the present job on the states of the group.
-    pub(super) fn on_stored<R>(
-        &mut self,
-        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
-    ) -> Result<R> {
-        self.engage(StepSetup::default(), |engine, beside| {
-            work(beside.states, engine, beside.lost)
-        })
     }
 }
 

@@ -340,7 +340,6 @@ impl<T: Transport> Group<T> {
             absent: start.absent.clone(),
             idle,
         };
-        let time = start.time;
         let found = self.on_stored(|states, engine, lost| sort.find(states, engine, lost))?;
         let total = match found {
             Some(total) => total,
@@ -375,7 +374,6 @@ impl<T: Transport> Group<T> {
             _moved: Vec::new(),
         };
         self.list_stored_blocks(&mut sorted)?;
-        self.note_total_time(time);
         Ok(sorted)
     }
 

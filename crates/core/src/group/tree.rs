@@ -325,7 +325,7 @@ impl<T: Transport> Group<T> {
     /// Agrees on the arguments of a tree, in no round of the failure schedule.
     fn before_trees<R>(&mut self, work: impl FnOnce(&mut Engine<'_>) -> Result<R>) -> Result<R> {
         self.forget_losses();
-        Ok(self.apart_from_jobs(work)?.0)
+        self.apart_from_jobs(work)
     }
 
     /// Runs a collective step on trees. The statistics stay those of the last job.

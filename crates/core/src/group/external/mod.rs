@@ -119,7 +119,7 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::external_sort`], for a caller that may have found an argument wrong.
     pub fn external_sort_checked(&mut self, sort: Result<ExternalSort>) -> Result<ExternalStats> {
-        self.job(JobKind::Sort, |group, start| {
+        self.job(JobKind::Sort, |group, _start| {
             let mut job = group.begin_external(sort)?;
             job.files.flushes = !group.members.is_one_host();
             if job.manifest.is_finished {
@@ -131,9 +131,8 @@ impl<T: Transport> Group<T> {
                 })?;
                 return Ok(job.stats);
             }
-            let sorted = group.external_attempts(&mut job, start.time);
+            let sorted = group.external_attempts(&mut job);
             group.clean_up(&mut job, &sorted)?;
-            group.note_total_time(start.time);
             sorted.map(|()| job.stats)
         })
     }
@@ -185,7 +184,7 @@ impl<T: Transport> Group<T> {
     /// Whether all ranks consent. Collective.
     fn agrees(&mut self, consent: bool) -> Result<bool> {
         let agreed = self.on_engine(|engine| engine.all_or_none_with(Ok(()), consent))?;
-        Ok(agreed.0.1)
+        Ok(agreed.1)
     }
 
     /// Agrees on the arguments, the memory, and the state from which the sort continues. Collective.
@@ -337,13 +336,12 @@ impl<T: Transport> Group<T> {
 
     /// Returns the value if all ranks have one. Collective.
     fn on_all<V>(&mut self, mine: Result<V>) -> Result<V> {
-        Ok(self.on_engine(|engine| engine.all_or_none(mine))?.0)
+        self.on_engine(|engine| engine.all_or_none(mine))
     }
 
     /// The payloads of all survivors; the agreed error if any rank has one. Collective.
     fn reports(&mut self, mine: Vec<u8>, error: Option<Error>) -> Result<Vec<(Rank, Slice)>> {
-        let reports = self.on_engine(|engine| reported_by_all(engine, mine, error))?;
-        Ok(reports.0)
+        self.on_engine(|engine| reported_by_all(engine, mine, error))
     }
 
     /// Whether this rank writes the manifest.
@@ -363,12 +361,8 @@ impl<T: Transport> Group<T> {
         }
     }
 
-    fn known_failures(&self) -> usize {
-        self.members.faulty().len()
-    }
-
     /// Attempts until the output is complete. Collective.
-    fn external_attempts(&mut self, job: &mut ExternalJob, time: f64) -> Result<()> {
+    fn external_attempts(&mut self, job: &mut ExternalJob) -> Result<()> {
         loop {
             let known = self.known_failures();
             if !job.manifest.is_written() {
@@ -380,7 +374,7 @@ impl<T: Transport> Group<T> {
                     }
                     continue;
                 }
-                if self.known_failures() != known || !self.external_batches(job, known, time)? {
+                if self.known_failures() != known || !self.external_batches(job, known)? {
                     job.stats.restarts += 1;
                     self.find_runs(job);
                     continue;
@@ -446,7 +440,7 @@ impl<T: Transport> Group<T> {
 
     /// Sorts the batches that are not committed. Returns whether all are; otherwise a rank failed or gave up a run.
     /// Collective. `known`: the number of failed ranks when the runs of all chunks were found.
-    fn external_batches(&mut self, job: &mut ExternalJob, known: usize, time: f64) -> Result<bool> {
+    fn external_batches(&mut self, job: &mut ExternalJob, known: usize) -> Result<bool> {
         let rewound = job.rewind();
         let unreadable = self.on_all(rewound)?;
         let first = match self.start_batch(job, unreadable)? {
@@ -469,7 +463,7 @@ impl<T: Transport> Group<T> {
             };
             let sorted = match gave_up {
                 true => None,
-                false => self.sort_batch(job, records, known, time)?,
+                false => self.sort_batch(job, records, known)?,
             };
             if !self.finish_written(job, behind.take(), known)? {
                 return Ok(false);
@@ -546,9 +540,8 @@ impl<T: Transport> Group<T> {
         job: &ExternalJob,
         records: Slice,
         known: usize,
-        time: f64,
     ) -> Result<Option<Sorted>> {
-        let start = self.begin_next_job(time);
+        let start = self.begin_next_job();
         let layout = job.layout.clone();
         let prepared = Prepared::of_made(layout, &records, InputOrigin::Derived, &self.threads);
         let prepared = prepared.map(|prepared| Prepared {

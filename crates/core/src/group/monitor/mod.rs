@@ -83,7 +83,7 @@ impl<T: Transport> Group<T> {
                 })?;
                 Ok((wanted, threads?))
             });
-            let ((wanted, threads), _) = group.apart_from_jobs(|engine| {
+            let (wanted, threads) = group.apart_from_jobs(|engine| {
                 let (wanted, threads) = engine.all_or_none(wanted)?;
                 let same = hash_of((wanted.fingerprint(), has_test));
                 agree_on_equal(engine, &[("options", same)])?;
@@ -114,9 +114,7 @@ impl<T: Transport> Group<T> {
                     Ok((state, Some(server)))
                 });
                 // A rank without a thread would not answer the tests of the others.
-                group
-                    .apart_from_jobs(|engine| engine.all_or_none(started))?
-                    .0
+                group.apart_from_jobs(|engine| engine.all_or_none(started))?
             } else {
                 let mut foreground = Foreground::new(ranks, options.clone());
                 foreground.mark_failed(failed);
@@ -135,9 +133,7 @@ impl<T: Transport> Group<T> {
     pub fn stop_monitor(&mut self) -> Result<()> {
         self.call(|group| {
             group.policy = None;
-            group
-                .apart_from_jobs(|engine| engine.check_faults())
-                .map(|_| ())
+            group.apart_from_jobs(|engine| engine.check_faults())
         })
     }
 
