@@ -6,9 +6,9 @@
 use super::columns::Columns;
 use super::config::hash_of;
 use super::input::Prepared;
-use super::job::JobStart;
 use super::{Group, JobKind, SortInput, Sorted};
 use crate::engine::Verdict;
+use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::query::groups::{Aggregate, Groups, Summary, summary_bytes};
 use crate::transport::Transport;
@@ -38,20 +38,20 @@ impl<T: Transport> Group<T> {
         &mut self,
         arguments: Result<(SortInput<'_>, Vec<Aggregate>)>,
     ) -> Result<Sorted> {
-        self.job(JobKind::Sort, |group, start| {
+        self.job(JobKind::Sort, |group, absent| {
             let (input, aggregates) = match arguments {
                 Ok((input, aggregates)) => (Ok(input), aggregates),
                 Err(error) => (Err(error), Vec::new()),
             };
-            group.in_steps(&start, |group, start| {
-                group.sort_into_groups(start, input.clone(), &aggregates)
+            group.in_steps(&absent, |group, absent| {
+                group.sort_into_groups(absent, input.clone(), &aggregates)
             })
         })
     }
 
     fn sort_into_groups(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: Result<SortInput<'_>>,
         aggregates: &[Aggregate],
     ) -> Result<Sorted> {
@@ -63,7 +63,7 @@ impl<T: Transport> Group<T> {
             further: ("the function or aggregates", hash_of(aggregates)),
             ..prepared
         });
-        let mut sorted = self.sort_prepared(start, prepared, None, None)?;
+        let mut sorted = self.sort_prepared(absent, prepared, None, None)?;
         let grouped = self.turn_into_groups(&mut sorted, aggregates);
         self.end_steps(sorted, grouped)
     }

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::input::{FUNCTION, InputOrigin, Prepared};
-use super::job::{JobSetup, JobStart};
+use super::job::JobSetup;
 use super::{Group, JobKind, SortInput, Sorted};
 use crate::block::{Block, Run};
 use crate::engine::{Finished, sum};
-use crate::members::{Membership, Rank};
+use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::query::groups::Groups;
 use crate::query::scatter::{PAIR_BYTES, Scatter, write_pair};
@@ -224,17 +224,17 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::sort_by_key`], for a caller that may have found an argument wrong.
     pub fn sort_by_key_checked(&mut self, input: Result<KeysAndValues<'_>>) -> Result<Sorted> {
-        self.job(JobKind::Sort, |group, start| {
+        self.job(JobKind::Sort, |group, absent| {
             let input = input.and_then(|input| input.check().map(|()| input));
-            group.in_steps(&start, |group, start| {
-                group.sort_columns(start, input.clone())
+            group.in_steps(&absent, |group, absent| {
+                group.sort_columns(absent, input.clone())
             })
         })
     }
 
     fn sort_columns(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: Result<KeysAndValues<'_>>,
     ) -> Result<Sorted> {
         let (input, (values, value_bytes)) = match input {
@@ -248,7 +248,9 @@ impl<T: Transport> Group<T> {
         let zip = Zip::new(given_bytes, 0..given_bytes, Values::Given(value_bytes));
         let layout = zipped_layout(&keys.layout, &zip, 0);
         let zip = Arc::new(zip);
-        let mut sorted = self.sort_zipped(start, &zip, layout, keys.given, values)?.0;
+        let mut sorted = self
+            .sort_zipped(absent, &zip, layout, keys.given, values)?
+            .0;
         let widths = vec![given_bytes, value_bytes];
         let columns = Columns::new(Rule::KeysAndValues(zip, keys.layout), widths);
         let listed = sorted.turn_into(columns);
@@ -267,10 +269,10 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::argsort`], for a caller that may have found an argument wrong.
     pub fn argsort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.job(JobKind::Sort, |group, start| {
-            let keys = group.agree_on_positions(&start, input, ARGSORT)?;
-            group.in_steps(&start, |group, start| {
-                let mut sorted = group.sort_positions(start, &keys)?.0;
+        self.job(JobKind::Sort, |group, absent| {
+            let keys = group.agree_on_positions(&absent, input, ARGSORT)?;
+            group.in_steps(&absent, |group, absent| {
+                let mut sorted = group.sort_positions(absent, &keys)?.0;
                 let rule = Rule::Order(Arc::clone(&keys.zip));
                 let listed = sorted.turn_into(Columns::new(rule, vec![size_of::<u64>()]));
                 let agreed = group.agree_on_columns(&mut sorted, listed);
@@ -290,10 +292,10 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::positions`], for a caller that may have found an argument wrong.
     pub fn positions_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.job(JobKind::Sort, |group, start| {
-            let keys = group.agree_on_positions(&start, input, POSITIONS)?;
-            group.in_steps(&start, |group, start| {
-                let (mut sorted, blocks) = group.sort_positions(start, &keys)?;
+        self.job(JobKind::Sort, |group, absent| {
+            let keys = group.agree_on_positions(&absent, input, POSITIONS)?;
+            group.in_steps(&absent, |group, absent| {
+                let (mut sorted, blocks) = group.sort_positions(absent, &keys)?;
                 sorted.blocks.clear();
                 let rule = Rule::Positions(Arc::clone(&keys.zip));
                 let columns = Columns::new(rule, vec![size_of::<u64>()]);
@@ -322,7 +324,7 @@ impl<T: Transport> Group<T> {
     /// Collective.
     fn agree_on_positions<'a>(
         &mut self,
-        start: &JobStart,
+        absent: &RankSet,
         input: Result<SortInput<'a>>,
         further: (&'static str, u64),
     ) -> Result<PositionedKeys<'a>> {
@@ -334,7 +336,7 @@ impl<T: Transport> Group<T> {
         let keys = self.agree_on_keys(input, further)?;
         let size = keys.layout.record_bytes();
         let count = (keys.given.len() / size) as u64;
-        let counts = self.counts_of_inputs(start, &[count])?;
+        let counts = self.counts_of_inputs(absent, &[count])?;
         let counts = counts.iter().map(|counts| counts.first().copied());
         let range = keys.layout.key_range().unwrap_or(0..size);
         let shift = -(range.start as isize);
@@ -349,16 +351,16 @@ impl<T: Transport> Group<T> {
     /// Sorts keys with the positions of their records. Also returns the blocks of the sort. Collective.
     fn sort_positions(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         keys: &PositionedKeys<'_>,
     ) -> Result<(Sorted, BTreeMap<Node, Block>)> {
-        self.sort_zipped(start, &keys.zip, keys.layout.clone(), keys.given, &[])
+        self.sort_zipped(absent, &keys.zip, keys.layout.clone(), keys.given, &[])
     }
 
     /// Sorts records that are made of columns. Also returns the blocks of the sort. Collective.
     fn sort_zipped(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         zip: &Arc<Zip>,
         layout: Result<Layout>,
         keys: &[u8],
@@ -377,7 +379,7 @@ impl<T: Transport> Group<T> {
             }),
             Err(error) => Err(error.clone()),
         };
-        let sorted = self.sort_prepared(start, prepared, None, None)?;
+        let sorted = self.sort_prepared(absent, prepared, None, None)?;
         let block = |(node, offset, records): &(Node, u64, Slice)| {
             let run = Run {
                 origin: Rank(node.0),
@@ -472,7 +474,7 @@ impl<T: Transport> Group<T> {
             total,
             nodes: self.members.cube().len(),
         };
-        let start = self.begin_next_job();
+        let absent = self.begin_next_job();
         let setup = JobSetup {
             input: pairs,
             record_bytes: PAIR_BYTES,
@@ -481,7 +483,7 @@ impl<T: Transport> Group<T> {
             placement: placement.clone(),
             ..JobSetup::default()
         };
-        self.run_job(start, setup, &scatter)
+        self.run_job(absent, setup, &scatter)
     }
 }
 

@@ -17,14 +17,6 @@ use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
 
-/// The circumstances in which a job began.
-pub(super) struct JobStart {
-    /// The ranks without an input: those that had failed by then, and idle spares.
-    pub absent: RankSet,
-    /// Stops the timer of an injected failure at the end of the job.
-    _timer: Option<Box<dyn Any>>,
-}
-
 /// The parts of a job beside its algorithm.
 #[derive(Default)]
 pub(super) struct JobSetup<'a> {
@@ -55,19 +47,21 @@ pub(super) struct JobSetup<'a> {
 }
 
 impl<T: Transport> Group<T> {
-    /// Runs a call that is a job: a span of the observer's, with a fresh budget, figures and timers.
+    /// Runs a call that is a job: a span of the observer's, with a fresh budget, figures and timers. `work` also receives
+    /// the ranks without an input: those that have failed by then, and idle spares.
     pub(super) fn job<R>(
         &mut self,
         kind: JobKind,
-        work: impl FnOnce(&mut Group<T>, JobStart) -> Result<R>,
+        work: impl FnOnce(&mut Group<T>, RankSet) -> Result<R>,
     ) -> Result<R> {
         self.call_with_limit(|group| {
             MemoryBudget::current().start_peak();
             let begin = group.transport.now();
             group.services.observer.job_begins(kind, begin);
             let before = (group.stats, group.choice);
-            let start = group.begin_job();
-            let result = work(group, start);
+            let _timer = group.begin_job();
+            let absent = group.members.without_input();
+            let result = work(group, absent);
             let end = group.transport.now();
             group.stats.total_seconds = end - begin;
             if let Err(error) = &result
@@ -86,16 +80,12 @@ impl<T: Transport> Group<T> {
     /// alone. Collective.
     pub(super) fn in_steps<R>(
         &mut self,
-        start: &JobStart,
-        mut steps: impl FnMut(&mut Group<T>, JobStart) -> Result<R>,
+        absent: &RankSet,
+        mut steps: impl FnMut(&mut Group<T>, RankSet) -> Result<R>,
     ) -> Result<R> {
         let mut failed = self.known_failures();
         loop {
-            let again = JobStart {
-                absent: start.absent.clone(),
-                _timer: None,
-            };
-            let result = steps(self, again);
+            let result = steps(self, absent.clone());
             let before = std::mem::replace(&mut failed, self.known_failures());
             let is_lost = matches!(&result, Err(error) if error.status == Status::DataLost);
             let can_reload = self.services.reload.is_some() && !mutant(Mutant::StepsNotRepeated);
@@ -106,37 +96,33 @@ impl<T: Transport> Group<T> {
         }
     }
 
-    /// The start of a further job of the same call. Its figures are added to those of the jobs before.
-    pub(super) fn begin_next_job(&mut self) -> JobStart {
+    /// Begins a further job of the same call. Its figures are added to those of the jobs before. Returns the ranks
+    /// without an input.
+    pub(super) fn begin_next_job(&mut self) -> RankSet {
         self.forget_losses();
-        JobStart {
-            absent: self.members.without_input(),
-            _timer: None,
-        }
+        self.members.without_input()
     }
 
-    fn begin_job(&mut self) -> JobStart {
+    /// Returns the timer of an injected failure, which stops when it is dropped.
+    fn begin_job(&mut self) -> Option<Box<dyn Any>> {
         self.stats = Stats::default();
         self.choice = None;
         self.forget_losses();
         // Timers do not depend on the number of rounds.
         let timers = self.config.failures.resolve(self.members.ranks(), 1);
         let timer = timers.timer(self.members.me());
-        JobStart {
-            absent: self.members.without_input(),
-            _timer: timer.map(self.services.kill_timer),
-        }
+        timer.map(self.services.kill_timer)
     }
 
     /// Runs an algorithm to its end. Collective.
     pub(super) fn run_job(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         setup: JobSetup<'_>,
         algorithm: &dyn Algorithm,
     ) -> Result<Finished> {
         self.run_with(
-            start,
+            absent,
             setup,
             algorithm.rounds_in_all(),
             |engine, parts, lost| run_job(engine, algorithm, parts, lost),
@@ -146,11 +132,11 @@ impl<T: Transport> Group<T> {
     /// Replaces protected inputs by those of the set-up. Collective.
     pub(super) fn run_update(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         setup: JobSetup<'_>,
         inputs: &mut HeldInputs,
     ) -> Result<()> {
-        self.run_with(start, setup, LoadOnly.rounds(), |engine, parts, lost| {
+        self.run_with(absent, setup, LoadOnly.rounds(), |engine, parts, lost| {
             update_inputs(engine, inputs, parts, lost)
         })
     }
@@ -159,7 +145,7 @@ impl<T: Transport> Group<T> {
     /// of lost data.
     fn run_with<R>(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         setup: JobSetup<'_>,
         rounds: u32,
         run: impl FnOnce(&mut Engine<'_>, JobParts<'_>, &mut RankSet) -> Result<R>,
@@ -197,7 +183,7 @@ impl<T: Transport> Group<T> {
                     &mut inputs
                 },
                 input: setup.input,
-                absent: start.absent,
+                absent: absent,
                 checks: setup.checks,
                 held: setup.held,
                 retains: setup.retains,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::{agree_on_equal, hash_of};
 use super::input::{InputCopies, InputOrigin, concatenated};
-use super::job::{JobSetup, JobStart};
+use super::job::JobSetup;
 use super::results::Safety;
 use super::sort::Sorted;
 use super::{Group, JobKind, LastRun, SortInput};
@@ -171,12 +171,12 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::sort_many`], for a caller that may have found an argument wrong.
     pub fn sort_many_checked(&mut self, arrays: Result<Vec<SortInput<'_>>>) -> Result<Vec<Sorted>> {
-        self.job(JobKind::Sort, |group, start| {
+        self.job(JobKind::Sort, |group, absent| {
             let prepared = group.agree_on_arrays(arrays.and_then(PreparedArrays::new))?;
             if prepared.orders.is_empty() {
                 return Ok(Vec::new());
             }
-            group.sort_prepared_arrays(start, prepared)
+            group.sort_prepared_arrays(absent, prepared)
         })
     }
 
@@ -204,29 +204,15 @@ impl<T: Transport> Group<T> {
         Ok(prepared)
     }
 
-    /// Makes the table of the arrays from the numbers of records on all ranks. Collective.
-    fn share_table(
-        &mut self,
-        start: &JobStart,
-        prepared: &PreparedArrays<'_>,
-    ) -> Result<ArrayTable> {
-        let counts = self.counts_of_inputs(start, &prepared.counts())?;
-        Ok(ArrayTable::new(
-            prepared.orders.clone(),
-            prepared.record_bytes(),
-            counts,
-        ))
-    }
-
     /// Tells all ranks the numbers of records of this rank. Returns those of each rank with an input, and none for the
     /// others. Collective.
     pub(super) fn counts_of_inputs(
         &mut self,
-        start: &JobStart,
+        absent: &RankSet,
         counts: &[u64],
     ) -> Result<Vec<Vec<u64>>> {
         let counts = self.on_engine(|engine| share_counts(engine, counts))?;
-        counts_of_ranks(self.members.ranks(), &start.absent, counts).map_err(|lost| {
+        counts_of_ranks(self.members.ranks(), absent, counts).map_err(|lost| {
             let error = unknown_counts(&lost);
             self.lost = lost;
             error
@@ -235,13 +221,14 @@ impl<T: Transport> Group<T> {
 
     fn sort_prepared_arrays(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         prepared: PreparedArrays<'_>,
     ) -> Result<Vec<Sorted>> {
-        let table = self.share_table(&start, &prepared)?;
+        let counts = self.counts_of_inputs(&absent, &prepared.counts())?;
+        let record_bytes = prepared.record_bytes();
+        let table = ArrayTable::new(prepared.orders.clone(), record_bytes, counts);
         self.last_run = Some(LastRun::Sort(Method::SampleSort(1)));
         let kernels = PreparedArrays::kernels(&prepared.layouts, &self.threads);
-        let record_bytes = prepared.record_bytes();
         let seed = self.draw_seed();
         let key = (self.config.checks.digest).then(|| DigestKey::new(seed, record_bytes));
         let algorithm = SortMany {
@@ -273,7 +260,7 @@ impl<T: Transport> Group<T> {
             origin: InputOrigin::Arrays(table.sizes()),
             ..JobSetup::default()
         };
-        let finished = self.run_job(start, setup, &algorithm)?;
+        let finished = self.run_job(absent, setup, &algorithm)?;
         drop(checks);
         let arrays = (prepared.layouts, prepared.orders, table);
         self.results_of_arrays(finished, (seed, key), arrays)

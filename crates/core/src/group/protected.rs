@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::input::{FUNCTION, InputCopies, KeyedDigest, Prepared};
-use super::job::{JobSetup, JobStart};
+use super::job::JobSetup;
 use super::{Group, JobKind, SortInput, Sorted, StepSetup};
 use crate::block::Block;
 use crate::engine::{HeldInputs, LoadOnly, repair_inputs};
+use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::filter::Filter;
 use crate::transport::Transport;
@@ -73,8 +74,8 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::protect`], for a caller that may have found an argument wrong.
     pub fn protect_checked(&mut self, input: Result<SortInput<'_>>) -> Result<ProtectedInput> {
-        self.job(JobKind::Protect, |group, start| {
-            Ok(group.protect_given(start, input, (FUNCTION, 0))?.0)
+        self.job(JobKind::Protect, |group, absent| {
+            Ok(group.protect_given(absent, input, (FUNCTION, 0))?.0)
         })
     }
 
@@ -82,7 +83,7 @@ impl<T: Transport> Group<T> {
     /// the inputs of the nodes that this rank executes. Collective.
     pub(super) fn protect_given(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: Result<SortInput<'_>>,
         further: (&'static str, u64),
     ) -> Result<(ProtectedInput, BTreeMap<Node, Block>)> {
@@ -109,7 +110,7 @@ impl<T: Transport> Group<T> {
             retains: true,
             ..JobSetup::default()
         };
-        let loaded = self.run_job(start, setup, &LoadOnly)?;
+        let loaded = self.run_job(absent, setup, &LoadOnly)?;
         let own = loaded.blocks.get(&self.members.me().home());
         let own = own.and_then(|block| Some(block.runs.first()?.data.clone()));
         let digest = checks.map(|checks| checks.input);
@@ -142,7 +143,7 @@ impl<T: Transport> Group<T> {
     /// Equal keys have the order of the input, others any. Collective.
     pub(super) fn load_protected(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: &mut ProtectedInput,
     ) -> Result<BTreeMap<Node, Block>> {
         let kernel = kernel_for(&input.layout, self.threads.clone());
@@ -159,7 +160,7 @@ impl<T: Transport> Group<T> {
             held: Some(&mut input.held),
             ..JobSetup::default()
         };
-        Ok(self.run_job(start, setup, &LoadOnly)?.blocks)
+        Ok(self.run_job(absent, setup, &LoadOnly)?.blocks)
     }
 
     /// Replaces the records of this rank in a protected input. Inputs of ranks that had failed before the call stay.
@@ -177,7 +178,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         arguments: Result<(&mut ProtectedInput, &[u8])>,
     ) -> Result<()> {
-        self.job(JobKind::Protect, |group, start| {
+        self.job(JobKind::Protect, |group, absent| {
             let prepared = arguments.and_then(|(input, records)| {
                 let Order { layout, stable } = group.order_of(input, None)?;
                 let given = SortInput {
@@ -205,7 +206,7 @@ impl<T: Transport> Group<T> {
                 record_bytes: prepared.layout.record_bytes(),
                 ..JobSetup::default()
             };
-            group.run_update(start, setup, &mut input.held)?;
+            group.run_update(absent, setup, &mut input.held)?;
             let seed = input.id;
             input.digest = checks.map(|checks| KeyedDigest {
                 seed,
@@ -234,7 +235,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         arguments: Result<(&mut ProtectedInput, Option<Order>)>,
     ) -> Result<Sorted> {
-        self.job(JobKind::Sort, |group, start| {
+        self.job(JobKind::Sort, |group, absent| {
             let arguments = arguments.and_then(|(input, order)| {
                 let order = group.order_of(input, order)?;
                 Ok((input, order))
@@ -245,7 +246,7 @@ impl<T: Transport> Group<T> {
                 false => arguments,
             };
             match arguments {
-                Ok((input, order)) => group.sort_held(start, input, order, None),
+                Ok((input, order)) => group.sort_held(absent, input, order, None),
                 Err(error) => {
                     // The other ranks agree on the input first.
                     let refused = group.agree_on_input(Err(error));
@@ -303,7 +304,7 @@ impl<T: Transport> Group<T> {
 
     pub(super) fn sort_held(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: &mut ProtectedInput,
         order: Order,
         filter: Option<Filter>,
@@ -326,7 +327,7 @@ impl<T: Transport> Group<T> {
                 .filter(|_| !mutant(Mutant::ProtectedDigestForgotten)),
             ..prepared
         });
-        let sorted = self.sort_prepared(start, prepared, Some(&mut input.held), filter);
+        let sorted = self.sort_prepared(absent, prepared, Some(&mut input.held), filter);
         if let Err(error) = &sorted
             && error.status == Status::DataLost
         {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::config::{hash_of, unequal};
-use super::job::{JobSetup, JobStart};
+use super::job::JobSetup;
 use super::results::Safety;
 use super::states::StoredVersion;
 use super::stored_rounds::StoredRun;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
 use crate::engine::{Algorithm, FinishedRounds};
-use crate::members::{Members, Rank};
+use crate::members::{Members, Rank, RankSet};
 use crate::rounds::purity::PurityCheck;
 use crate::rounds::{Hypercube, Rounds, state_of};
 use crate::transport::{Comparison, Transport};
@@ -154,14 +154,14 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::run_rounds`], for a caller that may have found an argument wrong.
     pub fn run_rounds_checked(&mut self, input: Result<RoundsInput<'_>>) -> Result<FinalStates> {
-        self.job(JobKind::Rounds, |group, start| {
-            group.run_rounds_prepared(start, input)
+        self.job(JobKind::Rounds, |group, absent| {
+            group.run_rounds_prepared(absent, input)
         })
     }
 
     fn run_rounds_prepared(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: Result<RoundsInput<'_>>,
     ) -> Result<FinalStates> {
         let dimension = self.members.cube().dimension();
@@ -222,7 +222,7 @@ impl<T: Transport> Group<T> {
             retains: algorithm.rounds() > 0 && !self.config.release_after_run,
             ..JobSetup::default()
         };
-        let finished = self.run_job(start, setup, &algorithm);
+        let finished = self.run_job(absent, setup, &algorithm);
         self.stats.merge_into_exchange();
         let finished = finished?;
         let mut result = FinalStates {

@@ -7,7 +7,6 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::config::hash_of;
-use super::job::JobStart;
 use super::protected::{Order, ProtectedInput};
 use super::{Group, JobKind, SortInput, Sorted};
 use crate::block::Block;
@@ -172,8 +171,8 @@ impl<T: Transport> Group<T> {
             }
             Ok((input, Wanted::First(count)))
         });
-        self.job(JobKind::Sort, |group, start| {
-            group.searched(start, arguments, |group, input, found| {
+        self.job(JobKind::Sort, |group, absent| {
+            group.searched(absent, arguments, |group, input, found| {
                 let filter = match found.points.last() {
                     None => Some(Filter::Nothing),
                     Some((position, _)) if position + 1 == found.total => None,
@@ -187,32 +186,31 @@ impl<T: Transport> Group<T> {
                     layout: input.layout().clone(),
                     stable: false,
                 };
-                let start = group.begin_next_job();
-                group.sort_held(start, input, order, filter)
+                let absent = group.begin_next_job();
+                group.sort_held(absent, input, order, filter)
             })
         })
     }
 
     /// Searches, and returns the records in the order in which they are wanted.
     fn records_of(&mut self, arguments: Result<(SortInput<'_>, Wanted)>) -> Result<Vec<u8>> {
-        self.job(JobKind::Sort, |group, start| {
-            group.searched(start, arguments, |_, _, found| found.records())
+        self.job(JobKind::Sort, |group, absent| {
+            group.searched(absent, arguments, |_, _, found| found.records())
         })
     }
 
     /// Protects the input, searches in it, passes both to `then`, and removes the input. Collective.
     fn searched<R>(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         arguments: Result<(SortInput<'_>, Wanted)>,
         then: impl FnOnce(&mut Group<T>, &mut ProtectedInput, Found) -> Result<R>,
     ) -> Result<R> {
-        let absent = start.absent.clone();
         let (input, wanted) = match arguments {
             Ok((input, wanted)) => (Ok(input), wanted),
             Err(error) => (Err(error), Wanted::First(0)),
         };
-        let (mut input, blocks) = self.protect_given(start, input, wanted.shared())?;
+        let (mut input, blocks) = self.protect_given(absent.clone(), input, wanted.shared())?;
         let found = self.search(&mut input, blocks, &wanted, &absent);
         let result = found.and_then(|found| then(self, &mut input, found));
         self.release_input(input, result)
@@ -241,8 +239,8 @@ impl<T: Transport> Group<T> {
             if let Some(found) = self.on_engine(search)? {
                 return Ok(found);
             }
-            let start = self.begin_next_job();
-            blocks = self.load_protected(start, input)?;
+            let absent_now = self.begin_next_job();
+            blocks = self.load_protected(absent_now, input)?;
         }
     }
 }

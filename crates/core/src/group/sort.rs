@@ -6,12 +6,13 @@ use super::columns::Columns;
 use super::config::{agree_on_equal, hash_of};
 use super::gathered::Attempt;
 use super::input::{InputCopies, InputOrigin, Key, Prepared, SortInput};
-use super::job::{JobSetup, JobStart};
+use super::job::JobSetup;
 use super::many::ArrayOfMany;
 use super::results::Safety;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
 use crate::engine::{Algorithm, Checks, Finished, Gathered, HeldInputs, sum};
+use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::cost::{Network, Work, choose};
 use crate::sort::filter::Filter;
@@ -244,9 +245,9 @@ impl<T: Transport> Group<T> {
     /// After `Status::Mpi` and `Status::Internal` the records must stay allocated and unchanged until the process ends:
     /// messages that read them may still be in progress.
     pub unsafe fn sort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.job(JobKind::Sort, |group, start| {
+        self.job(JobKind::Sort, |group, absent| {
             let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
-            group.sort_prepared(start, prepared, None, None)
+            group.sort_prepared(absent, prepared, None, None)
         })
     }
 
@@ -275,7 +276,7 @@ impl<T: Transport> Group<T> {
     /// has the contract of [`Group::sort_checked`].
     pub(super) fn sort_prepared(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         prepared: Result<Prepared<'_>>,
         held: Option<&mut HeldInputs>,
         filter: Option<Filter>,
@@ -283,7 +284,7 @@ impl<T: Transport> Group<T> {
         let prepared = self.checked(prepared);
         let mut gathered = Gathered::default();
         if held.is_none() {
-            gathered = match self.sort_gathered(&start, &prepared)? {
+            gathered = match self.sort_gathered(&absent, &prepared)? {
                 Attempt::Finished(finished) => {
                     self.last_run = Some(LastRun::Sort(Method::SampleSort(1)));
                     let seed = self.draw_seed();
@@ -353,7 +354,7 @@ impl<T: Transport> Group<T> {
             unprotected: prepared.unprotected,
             placement: None,
         };
-        let finished = self.run_job(start, setup, &algorithm)?;
+        let finished = self.run_job(absent, setup, &algorithm)?;
         let layout = prepared.layout.clone();
         let facts = (layout, method, prepared.origin, filter);
         self.sorted(finished, facts, (seed, key))

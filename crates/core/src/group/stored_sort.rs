@@ -7,7 +7,6 @@
 
 use super::config::hash_of;
 use super::input::{Prepared, SortInput};
-use super::job::JobStart;
 use super::results::{Safety, none_failed};
 use super::stored_rounds::{
     begin_with, home_of, none_missing, reported_without_failure, stored_round,
@@ -310,7 +309,7 @@ impl<T: Transport> Group<T> {
     /// # Safety
     /// As for [`Group::sort_checked`].
     pub unsafe fn sort_stored_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.job(JobKind::Sort, |group, start| {
+        self.job(JobKind::Sort, |group, absent| {
             let idle = group.members.idle_spares().clone();
             let prepared = input.and_then(|input| {
                 if !group.states.has_name() {
@@ -321,13 +320,13 @@ impl<T: Transport> Group<T> {
                 Prepared::new(input, &group.threads)
             });
             let prepared = group.agree_on_input(prepared)?;
-            group.sort_or_find((start, idle), prepared)
+            group.sort_or_find((absent, idle), prepared)
         })
     }
 
     fn sort_or_find(
         &mut self,
-        (start, idle): (JobStart, RankSet),
+        (absent, idle): (RankSet, RankSet),
         prepared: Prepared<'_>,
     ) -> Result<Sorted> {
         let layout = prepared.layout.clone();
@@ -337,7 +336,7 @@ impl<T: Transport> Group<T> {
             mine: key.digest(prepared.given),
             key,
             call: self.draw_seed(),
-            absent: start.absent.clone(),
+            absent: absent.clone(),
             idle,
         };
         let found = self.on_stored(|states, engine, lost| sort.find(states, engine, lost))?;
@@ -349,7 +348,7 @@ impl<T: Transport> Group<T> {
                     continues: true,
                     ..prepared
                 };
-                let mut sorted = self.sort_prepared(start, Ok(prepared), None, None)?;
+                let mut sorted = self.sort_prepared(absent, Ok(prepared), None, None)?;
                 let stored = self.store_or_recover(&sort, &mut sorted);
                 self.release_redundancy(sorted, stored)?.total
             }

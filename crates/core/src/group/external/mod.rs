@@ -119,7 +119,7 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::external_sort`], for a caller that may have found an argument wrong.
     pub fn external_sort_checked(&mut self, sort: Result<ExternalSort>) -> Result<ExternalStats> {
-        self.job(JobKind::Sort, |group, _start| {
+        self.job(JobKind::Sort, |group, _| {
             let mut job = group.begin_external(sort)?;
             job.files.flushes = !group.members.is_one_host();
             if job.manifest.is_finished {
@@ -541,14 +541,14 @@ impl<T: Transport> Group<T> {
         records: Slice,
         known: usize,
     ) -> Result<Option<Sorted>> {
-        let start = self.begin_next_job();
+        let absent = self.begin_next_job();
         let layout = job.layout.clone();
         let prepared = Prepared::of_made(layout, &records, InputOrigin::Derived, &self.threads);
         let prepared = prepared.map(|prepared| Prepared {
             unprotected: true,
             ..prepared
         });
-        match self.sort_prepared(start, prepared, None, None) {
+        match self.sort_prepared(absent, prepared, None, None) {
             Ok(sorted) => Ok(Some(sorted)),
             Err(error) if error.status == Status::DataLost && self.known_failures() > known => {
                 self.forget_losses();
