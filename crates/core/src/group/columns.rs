@@ -490,20 +490,13 @@ impl<T: Transport> Group<T> {
 impl Sorted {
     /// Lists the positions of nodes. Blocks that are listed already stay.
     fn list_scattered(&mut self, positions: BTreeMap<Node, Block>) {
-        let dense_or_own =
-            |node: Node, data: &Slice| !self.dense || self.own == Some(node) || !data.is_empty();
         let listed = positions.iter().filter_map(|(node, block)| {
             let known = self.blocks.iter().find(|(known, ..)| known == node);
             let (offset, data) = global_offset(block)?;
-            let made = dense_or_own(*node, data).then(|| (*node, offset, data.clone()));
+            let made = (self.counts(*node, data)).then(|| (*node, offset, data.clone()));
             known.cloned().or(made)
         });
-        let listed = listed.collect();
-        let before = std::mem::replace(&mut self.blocks, listed);
-        let moved = before
-            .into_iter()
-            .filter(|(node, ..)| !positions.contains_key(node));
-        self._moved.extend(moved.map(|(_, _, data)| data));
+        self.list_blocks(listed.collect());
     }
 }
 

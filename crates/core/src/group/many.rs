@@ -292,24 +292,15 @@ impl<T: Transport> Group<T> {
                 shared: Arc::clone(&shared),
                 index,
             };
+            let id = (self.id, seed.wrapping_add(index as u64));
+            let placed = (None, finished.membership.clone());
+            let safety = Safety::new(id, &self.members, placed, key.clone())
+                .with_origin(InputOrigin::Arrays(Arc::clone(&sizes)));
+            let total = array.lock().places.total(index);
+            let layout = layouts[*order].clone();
             let mut sorted = Sorted {
-                blocks: Vec::new(),
-                layout: layouts[*order].clone(),
-                total: array.lock().places.total(index),
-                method: Method::SampleSort(1),
-                dense: self.config.dense,
-                own: self.members.working_node(),
-                safety: Safety::new(
-                    (self.id, seed.wrapping_add(index as u64)),
-                    &self.members,
-                    (None, finished.membership.clone()),
-                    key.clone(),
-                )
-                .with_origin(InputOrigin::Arrays(Arc::clone(&sizes))),
                 array: Some(array.clone()),
-                columns: None,
-                filter: None,
-                _moved: Vec::new(),
+                ..self.without_blocks(layout, total, Method::SampleSort(1), safety)
             };
             sorted.list(&finished.blocks, |node, block| {
                 Some(array.lock().places.share(index, node, block))

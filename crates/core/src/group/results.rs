@@ -61,14 +61,6 @@ impl Safety {
         Safety { origin, ..self }
     }
 
-    /// The redundancy of a result that this version of the group's states has.
-    pub fn with_stored(self, version: StoredVersion) -> Safety {
-        Safety {
-            stored: Some(version),
-            ..self
-        }
-    }
-
     /// The number of ranks of the group.
     pub fn ranks(&self) -> usize {
         self.ranks
@@ -76,6 +68,15 @@ impl Safety {
 }
 
 impl<T: Transport> Group<T> {
+    /// The redundancy of a result that the present version of the group's states has. `id`: drawn for this result.
+    pub(super) fn safety_of_stored(&self, id: u64) -> Safety {
+        let placed = (None, self.members.membership().clone());
+        Safety {
+            stored: Some(self.stored_version()),
+            ..Safety::new((self.id, id), &self.members, placed, None)
+        }
+    }
+
     /// Rebuilds the blocks of ranks that have failed since the result was made, on the ranks that execute their
     /// nodes now, and renews the redundancy. Blocks of survivors stay where they are. Without failures it only finds
     /// that there are none. Collective.

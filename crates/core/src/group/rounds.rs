@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::config::{hash_of, unequal};
 use super::job::JobSetup;
 use super::results::Safety;
-use super::states::StoredVersion;
 use super::stored_rounds::StoredRun;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
@@ -91,12 +90,12 @@ impl FinalStates {
         }
     }
 
-    /// States that the group has stored.
-    pub(super) fn of_stored(rounds: u32, safety: Safety, stored: StoredVersion) -> FinalStates {
+    /// A result that lists no states yet.
+    pub(super) fn new(rounds: u32, safety: Safety) -> FinalStates {
         FinalStates {
             states: Vec::new(),
             rounds,
-            safety: safety.with_stored(stored),
+            safety,
             _moved: Vec::new(),
         }
     }
@@ -225,17 +224,9 @@ impl<T: Transport> Group<T> {
         let finished = self.run_job(absent, setup, &algorithm);
         self.stats.merge_into_exchange();
         let finished = finished?;
-        let mut result = FinalStates {
-            states: Vec::new(),
-            rounds: algorithm.rounds(),
-            safety: Safety::new(
-                (self.id, seed),
-                &self.members,
-                (finished.retained, finished.membership),
-                key,
-            ),
-            _moved: Vec::new(),
-        };
+        let placed = (finished.retained, finished.membership);
+        let safety = Safety::new((self.id, seed), &self.members, placed, key);
+        let mut result = FinalStates::new(algorithm.rounds(), safety);
         if algorithm.rounds() > 0 {
             result.list(&finished.blocks);
             return Ok(result);

@@ -367,27 +367,38 @@ impl<T: Transport> Group<T> {
         (layout, method, origin, filter): (Layout, Method, InputOrigin, Option<Filter>),
         (id, key): (u64, Option<DigestKey>),
     ) -> Result<Sorted> {
+        let total = total_records(&finished.decision());
+        let placed = (finished.retained, finished.membership);
+        let safety = Safety::new((self.id, id), &self.members, placed, key).with_origin(origin);
         let mut sorted = Sorted {
-            blocks: Vec::new(),
-            layout,
-            total: total_records(&finished.decision()),
-            method,
-            dense: self.config.dense,
-            own: self.members.working_node(),
-            safety: Safety::new(
-                (self.id, id),
-                &self.members,
-                (finished.retained, finished.membership),
-                key,
-            )
-            .with_origin(origin),
-            array: None,
-            columns: None,
             filter,
-            _moved: Vec::new(),
+            ..self.without_blocks(layout, total, method, safety)
         };
         sorted.list(&finished.blocks, whole_block)?;
         Ok(sorted)
+    }
+
+    /// A result that lists no blocks yet.
+    pub(super) fn without_blocks(
+        &self,
+        layout: Layout,
+        total: u64,
+        method: Method,
+        safety: Safety,
+    ) -> Sorted {
+        Sorted {
+            blocks: Vec::new(),
+            layout,
+            total,
+            method,
+            dense: self.config.dense,
+            own: self.members.working_node(),
+            safety,
+            array: None,
+            columns: None,
+            filter: None,
+            _moved: Vec::new(),
+        }
     }
 
     /// Agrees that the arguments of all ranks are right and their records alike. Collective.

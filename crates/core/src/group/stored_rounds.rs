@@ -8,7 +8,6 @@
 use std::ops::Range;
 
 use super::job::JobSetup;
-use super::results::Safety;
 use super::rounds::FinalStates;
 use super::{Beside, Group, StepSetup};
 use crate::engine::{Algorithm, Checkpoints, Engine, reported_by_all};
@@ -84,13 +83,7 @@ impl<T: Transport> Group<T> {
             }
         }
         self.stats.merge_into_exchange();
-        let safety = Safety::new(
-            (self.id, run.call),
-            &self.members,
-            (None, self.members.membership().clone()),
-            None,
-        );
-        let mut result = FinalStates::of_stored(rounds, safety, self.stored_version());
+        let mut result = FinalStates::new(rounds, self.safety_of_stored(run.call));
         self.list_stored(&mut result)?;
         Ok(result)
     }

@@ -7,7 +7,7 @@
 
 use super::config::hash_of;
 use super::input::{Prepared, SortInput};
-use super::results::{Safety, none_failed};
+use super::results::none_failed;
 use super::stored_rounds::{
     begin_with, home_of, none_missing, reported_without_failure, stored_round,
 };
@@ -353,25 +353,8 @@ impl<T: Transport> Group<T> {
                 self.release_redundancy(sorted, stored)?.total
             }
         };
-        let safety = Safety::new(
-            (self.id, sort.call),
-            &self.members,
-            (None, self.members.membership().clone()),
-            None,
-        );
-        let mut sorted = Sorted {
-            blocks: Vec::new(),
-            layout,
-            total,
-            method: Method::SampleSort(1),
-            dense: self.config.dense,
-            own: self.members.working_node(),
-            safety: safety.with_stored(self.stored_version()),
-            array: None,
-            columns: None,
-            filter: None,
-            _moved: Vec::new(),
-        };
+        let safety = self.safety_of_stored(sort.call);
+        let mut sorted = self.without_blocks(layout, total, Method::SampleSort(1), safety);
         self.list_stored_blocks(&mut sorted)?;
         Ok(sorted)
     }
