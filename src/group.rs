@@ -34,8 +34,8 @@ use crate::ulfm::{
     CHUNK, Mpi, SurvivorComm, Ulfm, among_threads, processor_name, require_mpi, ulfm_state,
 };
 use ftsort_core::group::{
-    Group as CoreGroup, GroupConfig, GroupObserver, LogLevel, MonitorConfig, MonitorState,
-    NoObserver, Reload, Services, StoreChoice, TestProcedure,
+    Argument, Group as CoreGroup, GroupConfig, GroupObserver, LogLevel, MonitorConfig,
+    MonitorState, NoObserver, Reload, Services, StoreChoice, TestProcedure,
 };
 use ftsort_core::members::{Rank, Slot};
 use ftsort_core::store::disk::{Disk, FileOptions};
@@ -311,19 +311,10 @@ impl Group {
     /// Collective.
     pub fn start_monitor(
         &mut self,
-        config: MonitorConfig,
+        config: impl Argument<MonitorConfig>,
         test: Option<TestProcedure>,
     ) -> Result<Arc<MonitorState>> {
-        self.start_monitor_checked(Ok(config), test)
-    }
-
-    /// Starts a monitor as [`Group::start_monitor`] does, for a caller that may have found an invalid
-    /// argument.
-    pub(crate) fn start_monitor_checked(
-        &mut self,
-        config: Result<MonitorConfig>,
-        test: Option<TestProcedure>,
-    ) -> Result<Arc<MonitorState>> {
+        let config = config.into_result();
         let interval = config
             .as_ref()
             .map_or(0.0, |config| config.options.interval);

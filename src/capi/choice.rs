@@ -118,7 +118,7 @@ pub unsafe extern "C" fn ftsort_set_algorithm(
             pivot,
             ..group.sort
         };
-        group.group.set_method_checked(choice.method())?;
+        group.group.set_method(choice.method())?;
         group.sort = choice;
         Ok(())
     })

@@ -8,9 +8,7 @@ use mpi_sys::MPI_Comm;
 use super::choice::SortChoice;
 use super::config::{ftsort_algorithm, ftsort_config};
 use super::guard::{caught_silently, without_group};
-use super::handle::{
-    Handle, clear, last_error, on_group, on_group_locally, place_of, place_or_refusal, preset,
-};
+use super::handle::{Handle, clear, last_error, on_group, on_group_locally, place_of, set};
 use super::monitor::ftsort_monitor;
 use super::settings::Settings;
 use super::status::ftsort_status;
@@ -218,14 +216,13 @@ pub unsafe extern "C" fn ftsort_fault_check(
     new_failures: *mut usize,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    unsafe { preset(new_failures, 0) };
+    unsafe { set(new_failures, 0) };
     on_group(group, |group| {
         let known = group.group.members().faulty().len();
         let checked = group.group.fault_check();
+        let found = group.group.members().faulty().len() - known;
         // SAFETY: this function's contract.
-        if let Some(new_failures) = unsafe { new_failures.as_mut() } {
-            *new_failures = group.group.members().faulty().len() - known;
-        }
+        unsafe { set(new_failures, found) };
         checked.map(drop)
     })
 }
@@ -251,7 +248,7 @@ pub unsafe extern "C" fn ftsort_agree(
     new_failures: *mut usize,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    unsafe { preset(new_failures, 0) };
+    unsafe { set(new_failures, 0) };
     on_group(group, |group| {
         // SAFETY: this function's contract.
         let flags = unsafe { place_of("flags", flags) };
@@ -259,9 +256,7 @@ pub unsafe extern "C" fn ftsort_agree(
         let own = flags.as_ref().map_or(0, |flags| **flags);
         let (agreed, found) = group.group.agree(own)?;
         // SAFETY: this function's contract.
-        if let Some(new_failures) = unsafe { new_failures.as_mut() } {
-            *new_failures = found;
-        }
+        unsafe { set(new_failures, found) };
         *flags? = agreed;
         Ok(())
     })
@@ -301,11 +296,10 @@ pub unsafe extern "C" fn ftsort_comm(
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let (place, refusal) = unsafe { place_or_refusal("survivors", survivors) };
-        let survivors = group.group.survivor_comm_checked(refusal)?;
-        if let Some(place) = place {
-            *place = survivors;
-        }
+        let refusal = unsafe { place_of("survivors", survivors) }.map(drop);
+        let comm = group.group.survivor_comm_checked(refusal)?;
+        // SAFETY: as above.
+        unsafe { set(survivors, comm) };
         Ok(())
     })
 }

@@ -139,11 +139,11 @@ pub(super) unsafe fn on_group_for<T>(
     // SAFETY: this function's contract.
     unsafe { clear(place) };
     on_group(handle, |group| {
+        // A rank without a place takes part, so that the others do not wait for it.
         // SAFETY: as above.
-        let (place, refusal) = unsafe { place_or_refusal(name, place) };
-        let given = work(group, refusal)?;
-        if let Some(place) = place {
-            *place = given;
+        unsafe {
+            let refusal = place_of(name, place).map(drop);
+            set(place, work(group, refusal)?);
         }
         Ok(())
     })
@@ -242,14 +242,14 @@ pub(super) unsafe fn last_error(handle: *const Handle) -> *const c_char {
 /// `place` is NULL or valid.
 pub(super) unsafe fn clear<T>(place: *mut *mut T) {
     // SAFETY: this function's contract.
-    unsafe { preset(place, std::ptr::null_mut()) };
+    unsafe { set(place, std::ptr::null_mut()) };
 }
 
-/// Sets a place to the value that it has after an error, at the beginning of a call.
+/// Writes a value to a place, unless it is NULL.
 ///
 /// # Safety
 /// `place` is NULL or valid.
-pub(super) unsafe fn preset<T>(place: *mut T, value: T) {
+pub(super) unsafe fn set<T>(place: *mut T, value: T) {
     // SAFETY: this function's contract.
     if let Some(place) = unsafe { place.as_mut() } {
         *place = value;
@@ -264,19 +264,4 @@ pub(super) unsafe fn place_of<'a, T>(name: &str, place: *mut T) -> Result<&'a mu
     // SAFETY: this function's contract.
     unsafe { place.as_mut() }
         .ok_or_else(|| Error::argument(format!("{name} is NULL: pass the address of a variable")))
-}
-
-/// As [`place_of`], with the error apart: a rank without a place takes part, so that the others do not wait for it.
-///
-/// # Safety
-/// As for [`place_of`].
-pub(super) unsafe fn place_or_refusal<'a, T>(
-    name: &str,
-    place: *mut T,
-) -> (Option<&'a mut T>, Result<()>) {
-    // SAFETY: this function's contract.
-    match unsafe { place_of(name, place) } {
-        Ok(place) => (Some(place), Ok(())),
-        Err(error) => (None, Err(error)),
-    }
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::ffi::{c_int, c_void};
 
 use super::settings::read_sized;
+use ftsort_core::group::protected::Order;
 use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::record::{Comparator, Fields, Layout, PartFields, check_part_count};
 
@@ -97,15 +98,9 @@ pub struct ftsort_record {
     pub type_id: u64,
 }
 
-/// The layout of a record, and whether the order of equal keys matters.
-pub(super) struct Wanted {
-    pub layout: Layout,
-    pub stable: bool,
-}
-
 /// # Safety
 /// As for [`read_sized`]; `parts` is NULL or valid for `part_count` keys; `compare` keeps its contract as long as the layout exists.
-pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted> {
+pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Order> {
     // SAFETY: the caller's contract; the struct holds numbers, pointers and an optional function.
     let record = unsafe { read_sized(record, "record")? };
     let record = record
@@ -129,7 +124,7 @@ pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted>
         compare,
         parts,
     })?;
-    Ok(Wanted {
+    Ok(Order {
         layout: layout.with_type_id(record.type_id),
         stable: record.stable != 0,
     })

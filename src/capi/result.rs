@@ -312,14 +312,14 @@ unsafe fn recover_on(group: &mut ftsort, result: *mut ftsort_result) -> Result<(
     // SAFETY: this function's contract.
     let result = unsafe { result.as_mut() };
     let refused = match result.map(|result| &mut result.content) {
-        Some(Content::Sorted(sorted)) => return group.group.recover_checked(Ok(sorted)),
-        Some(Content::States(states)) => return group.group.recover_states_checked(Ok(states)),
+        Some(Content::Sorted(sorted)) => return group.group.recover(sorted),
+        Some(Content::States(states)) => return group.group.recover_states(states),
         Some(Content::Bytes(_) | Content::Array(_)) => {
             refuse("result is of a tree or an array: pass a result of a sort or of rounds")
         }
         None => refuse("result is NULL: pass the result of this rank"),
     };
-    group.group.recover_checked(refused)
+    group.group.recover(refused)
 }
 
 /// Releases a result, its blocks and its redundancy; NULL is allowed. [L]

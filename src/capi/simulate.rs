@@ -244,13 +244,7 @@ mod simulated {
             // SAFETY: one entry for each rank by this function's contract.
             let (state, bytes) = unsafe { (*states.add(rank), *bytes.add(rank)) };
             let (name, count_name) = (format!("states[{rank}]"), format!("bytes[{rank}]"));
-            let array = CArray {
-                name: &name,
-                data: state,
-                count_name: &count_name,
-                count: bytes,
-                element_bytes: 1,
-            };
+            let array = CArray::of::<u8>((&name, state.cast()), (&count_name, bytes));
             // SAFETY: the state is valid for this number of bytes by this function's contract.
             inputs.push(unsafe { array.bytes()? }.to_vec());
         }

@@ -6,8 +6,9 @@ use std::hash::{Hash, Hasher};
 use twox_hash::XxHash3_64;
 
 use super::buffer::ftsort_buffer;
-use super::record::{Wanted, ftsort_record, read_layout};
+use super::record::{ftsort_record, read_layout};
 use super::settings::read_sized;
+use ftsort_core::group::protected::Order;
 use ftsort_core::group::{MergeOperation, TreeOptions};
 use ftsort_core::members::Rank;
 use ftsort_core::tree::fold::{Elementwise, Operation};
@@ -206,7 +207,7 @@ impl Options {
             0 => Ok(MergeOperation::Concatenate),
             1 => {
                 // SAFETY: this function's contract.
-                let Wanted { layout, stable } = unsafe { read_layout(self.record)? };
+                let Order { layout, stable } = unsafe { read_layout(self.record)? };
                 let ordered = ordered || stable;
                 Ok(MergeOperation::Sorted { layout, ordered })
             }

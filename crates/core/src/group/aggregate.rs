@@ -24,9 +24,8 @@ impl<T: Transport> Group<T> {
     /// As [`Group::sort`]; `Status::Argument` also if the aggregates differ between ranks.
     pub fn group_by(&mut self, input: SortInput<'_>, aggregates: &[Aggregate]) -> Result<Sorted> {
         self.on_copy_of(input, |group, input| {
-            let arguments = input.map(|input| (input, aggregates.to_vec()));
             // SAFETY: `on_copy_of` keeps the records as long as messages may read them.
-            unsafe { group.group_by_checked(arguments) }
+            unsafe { group.group_by_checked(input, aggregates) }
         })
     }
 
@@ -36,15 +35,12 @@ impl<T: Transport> Group<T> {
     /// As for [`Group::sort_checked`].
     pub unsafe fn group_by_checked(
         &mut self,
-        arguments: Result<(SortInput<'_>, Vec<Aggregate>)>,
+        input: Result<SortInput<'_>>,
+        aggregates: &[Aggregate],
     ) -> Result<Sorted> {
         self.job(JobKind::Sort, |group, absent| {
-            let (input, aggregates) = match arguments {
-                Ok((input, aggregates)) => (Ok(input), aggregates),
-                Err(error) => (Err(error), Vec::new()),
-            };
             group.in_steps(&absent, |group, absent| {
-                group.sort_into_groups(absent, input.clone(), &aggregates)
+                group.sort_into_groups(absent, input.clone(), aggregates)
             })
         })
     }

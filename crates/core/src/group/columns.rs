@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::input::{FUNCTION, InputOrigin, Prepared};
 use super::job::JobSetup;
-use super::{Group, JobKind, SortInput, Sorted};
+use super::{Argument, Group, JobKind, SortInput, Sorted};
 use crate::block::{Block, Run};
 use crate::engine::{Finished, sum};
 use crate::members::{Membership, Rank, RankSet};
@@ -218,13 +218,9 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::sort`].
-    pub fn sort_by_key(&mut self, input: KeysAndValues<'_>) -> Result<Sorted> {
-        self.sort_by_key_checked(Ok(input))
-    }
-
-    /// As [`Group::sort_by_key`], for a caller that may have found an argument wrong.
-    pub fn sort_by_key_checked(&mut self, input: Result<KeysAndValues<'_>>) -> Result<Sorted> {
+    pub fn sort_by_key<'a>(&mut self, input: impl Argument<KeysAndValues<'a>>) -> Result<Sorted> {
         self.job(JobKind::Sort, |group, absent| {
+            let input = input.into_result();
             let input = input.and_then(|input| input.check().map(|()| input));
             group.in_steps(&absent, |group, absent| {
                 group.sort_columns(absent, input.clone())
@@ -263,14 +259,9 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::sort`]; `Status::DataLost` also if a rank fails before the others know how many records it has.
-    pub fn argsort(&mut self, input: SortInput<'_>) -> Result<Sorted> {
-        self.argsort_checked(Ok(input))
-    }
-
-    /// As [`Group::argsort`], for a caller that may have found an argument wrong.
-    pub fn argsort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
+    pub fn argsort<'a>(&mut self, input: impl Argument<SortInput<'a>>) -> Result<Sorted> {
         self.job(JobKind::Sort, |group, absent| {
-            let keys = group.agree_on_positions(&absent, input, ARGSORT)?;
+            let keys = group.agree_on_positions(&absent, input.into_result(), ARGSORT)?;
             group.in_steps(&absent, |group, absent| {
                 let mut sorted = group.sort_positions(absent, &keys)?.0;
                 let rule = Rule::Order(Arc::clone(&keys.zip));
@@ -286,14 +277,9 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::argsort`].
-    pub fn positions(&mut self, input: SortInput<'_>) -> Result<Sorted> {
-        self.positions_checked(Ok(input))
-    }
-
-    /// As [`Group::positions`], for a caller that may have found an argument wrong.
-    pub fn positions_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
+    pub fn positions<'a>(&mut self, input: impl Argument<SortInput<'a>>) -> Result<Sorted> {
         self.job(JobKind::Sort, |group, absent| {
-            let keys = group.agree_on_positions(&absent, input, POSITIONS)?;
+            let keys = group.agree_on_positions(&absent, input.into_result(), POSITIONS)?;
             group.in_steps(&absent, |group, absent| {
                 let (mut sorted, blocks) = group.sort_positions(absent, &keys)?;
                 sorted.blocks.clear();

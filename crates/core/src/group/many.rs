@@ -13,7 +13,7 @@ use super::input::{InputCopies, InputOrigin, concatenated};
 use super::job::JobSetup;
 use super::results::Safety;
 use super::sort::Sorted;
-use super::{Group, JobKind, LastRun, SortInput};
+use super::{Argument, Group, JobKind, LastRun, SortInput};
 use crate::engine::{Algorithm, Checks, Engine, Finished, RetainedResult, Verdict};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -165,14 +165,13 @@ impl<T: Transport> Group<T> {
     /// # Errors
     /// As [`Group::sort`]; `Status::Argument` also if record sizes differ, or the number of arrays differs between ranks.
     /// `Status::DataLost` also if a rank fails before the others know how many records it has.
-    pub fn sort_many(&mut self, arrays: Vec<SortInput<'_>>) -> Result<Vec<Sorted>> {
-        self.sort_many_checked(Ok(arrays))
-    }
-
-    /// As [`Group::sort_many`], for a caller that may have found an argument wrong.
-    pub fn sort_many_checked(&mut self, arrays: Result<Vec<SortInput<'_>>>) -> Result<Vec<Sorted>> {
+    pub fn sort_many<'a>(
+        &mut self,
+        arrays: impl Argument<Vec<SortInput<'a>>>,
+    ) -> Result<Vec<Sorted>> {
         self.job(JobKind::Sort, |group, absent| {
-            let prepared = group.agree_on_arrays(arrays.and_then(PreparedArrays::new))?;
+            let prepared =
+                group.agree_on_arrays(arrays.into_result().and_then(PreparedArrays::new))?;
             if prepared.orders.is_empty() {
                 return Ok(Vec::new());
             }

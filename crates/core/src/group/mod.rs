@@ -2,12 +2,13 @@
 //!
 //! All survivors call the collective methods of [`Group`] in the same order, and all of them return the same
 //! status. A wrong argument is [`Status::Argument`] on the rank that passed it and [`Status::PeerArgument`] on
-//! the others. A method with a name that ends in `_checked` takes its arguments as a `Result`: a caller that
-//! has found an argument wrong passes the error, and the method tells the other ranks.
+//! the others. A caller that has found any argument wrong passes the error in place of an [`Argument`], or of the argument
+//! of a method with a name that ends in `_checked`, and the method tells the other ranks.
 //!
 //! | file | content |
 //! |---|---|
 //! | [`config`], [`services`] | the configuration; the program around the group |
+//! | `argument` | arguments that may be wrong |
 //! | `create` | creation: handshake, agreement on the configuration, stores |
 //! | `failures` | failure checks, agreement on numbers, injected failures |
 //! | `job`, [`input`] | jobs: set-up, timers, reloaded inputs; the copy of a rank's input |
@@ -24,6 +25,7 @@
 //! own argument is wrong.
 
 mod aggregate;
+mod argument;
 pub mod columns;
 pub mod config;
 mod create;
@@ -48,6 +50,7 @@ pub mod tree;
 pub mod verify;
 
 pub use crate::store::parity::ParityShape;
+pub use argument::Argument;
 pub use config::{DataChecks, GroupConfig, OpenDirectory, StoreChoice};
 pub use external::{ExternalSort, ExternalStats};
 pub use input::{Key, SortInput};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::input::{FUNCTION, InputCopies, KeyedDigest, Prepared};
 use super::job::JobSetup;
-use super::{Group, JobKind, SortInput, Sorted, StepSetup};
+use super::{Argument, Group, JobKind, SortInput, Sorted, StepSetup};
 use crate::block::Block;
 use crate::engine::{HeldInputs, LoadOnly, repair_inputs};
 use crate::members::RankSet;
@@ -68,14 +68,11 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::sort`]; then no rank has a protected input.
-    pub fn protect(&mut self, input: SortInput<'_>) -> Result<ProtectedInput> {
-        self.protect_checked(Ok(input))
-    }
-
-    /// As [`Group::protect`], for a caller that may have found an argument wrong.
-    pub fn protect_checked(&mut self, input: Result<SortInput<'_>>) -> Result<ProtectedInput> {
+    pub fn protect<'a>(&mut self, input: impl Argument<SortInput<'a>>) -> Result<ProtectedInput> {
         self.job(JobKind::Protect, |group, absent| {
-            Ok(group.protect_given(absent, input, (FUNCTION, 0))?.0)
+            Ok(group
+                .protect_given(absent, input.into_result(), (FUNCTION, 0))?
+                .0)
         })
     }
 
@@ -169,17 +166,13 @@ impl<T: Transport> Group<T> {
     /// # Errors
     /// As [`Group::sort`]; then the input has its old records on all ranks. `Status::DataLost` if a rank fails before
     /// its new records have left it: [`Group::lost_ranks`] names it, and another call succeeds without it.
-    pub fn update(&mut self, input: &mut ProtectedInput, records: &[u8]) -> Result<()> {
-        self.update_checked(Ok((input, records)))
-    }
-
-    /// As [`Group::update`], for a caller that may have found an argument wrong.
-    pub fn update_checked(
+    pub fn update<'i>(
         &mut self,
-        arguments: Result<(&mut ProtectedInput, &[u8])>,
+        input: impl Argument<&'i mut ProtectedInput>,
+        records: &[u8],
     ) -> Result<()> {
         self.job(JobKind::Protect, |group, absent| {
-            let prepared = arguments.and_then(|(input, records)| {
+            let prepared = input.into_result().and_then(|input| {
                 let Order { layout, stable } = group.order_of(input, None)?;
                 let given = SortInput {
                     layout,
@@ -222,21 +215,13 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::sort`]. After `Status::DataLost` the input continues without the lost ranks' records.
-    pub fn sort_protected(
+    pub fn sort_protected<'i>(
         &mut self,
-        input: &mut ProtectedInput,
+        input: impl Argument<&'i mut ProtectedInput>,
         order: Option<Order>,
     ) -> Result<Sorted> {
-        self.sort_protected_checked(Ok((input, order)))
-    }
-
-    /// As [`Group::sort_protected`], for a caller that may have found an argument wrong.
-    pub fn sort_protected_checked(
-        &mut self,
-        arguments: Result<(&mut ProtectedInput, Option<Order>)>,
-    ) -> Result<Sorted> {
         self.job(JobKind::Sort, |group, absent| {
-            let arguments = arguments.and_then(|(input, order)| {
+            let arguments = input.into_result().and_then(|input| {
                 let order = group.order_of(input, order)?;
                 Ok((input, order))
             });

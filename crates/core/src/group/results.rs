@@ -4,7 +4,7 @@ use super::config::agree_on_equal;
 use super::input::InputOrigin;
 use super::job::Inputs;
 use super::states::StoredVersion;
-use super::{FinalStates, Group, Sorted, StepSetup};
+use super::{Argument, FinalStates, Group, Sorted, StepSetup};
 use crate::engine::{Algorithm, Engine, Event, RetainedResult};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -88,14 +88,9 @@ impl<T: Transport> Group<T> {
     /// `Status::Memory`, `Status::Store`, `Status::Callback`: the blocks that were rebuilt by then are in the result,
     /// and the next call tries again. The callback may be asked for the inputs of all ranks, as these passed them to the
     /// call that made the result.
-    pub fn recover(&mut self, result: &mut Sorted) -> Result<()> {
-        self.recover_checked(Ok(result))
-    }
-
-    /// As [`Group::recover`], for a caller that may have found an argument wrong.
-    pub fn recover_checked(&mut self, result: Result<&mut Sorted>) -> Result<()> {
+    pub fn recover<'r>(&mut self, result: impl Argument<&'r mut Sorted>) -> Result<()> {
         self.call_with_limit(|group| {
-            let result = group.agree_on_result(result, |sorted| &sorted.safety)?;
+            let result = group.agree_on_result(result.into_result(), |sorted| &sorted.safety)?;
             group.recover_agreed(result)
         })
     }
@@ -189,14 +184,9 @@ impl<T: Transport> Group<T> {
     }
 
     /// As [`Group::recover`], for the final states of a user-defined algorithm. Its functions are not called.
-    pub fn recover_states(&mut self, result: &mut FinalStates) -> Result<()> {
-        self.recover_states_checked(Ok(result))
-    }
-
-    /// As [`Group::recover_states`], for a caller that may have found an argument wrong.
-    pub fn recover_states_checked(&mut self, result: Result<&mut FinalStates>) -> Result<()> {
+    pub fn recover_states<'r>(&mut self, result: impl Argument<&'r mut FinalStates>) -> Result<()> {
         self.call_with_limit(|group| {
-            let result = group.agree_on_result(result, |states| &states.safety)?;
+            let result = group.agree_on_result(result.into_result(), |states| &states.safety)?;
             let algorithm = result.algorithm();
             if result.safety.stored == Some(group.stored_version()) {
                 return group.keeping_stats(|group| group.list_stored(result));

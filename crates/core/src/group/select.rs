@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::config::hash_of;
 use super::protected::{Order, ProtectedInput};
-use super::{Group, JobKind, SortInput, Sorted};
+use super::{Argument, Group, JobKind, SortInput, Sorted};
 use crate::block::Block;
 use crate::engine::{Engine, Verdict};
 use crate::members::{Rank, RankSet};
@@ -119,18 +119,12 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::protect`]; `Status::Argument` on all ranks for a position that no record has.
-    pub fn select(&mut self, input: SortInput<'_>, positions: &[u64]) -> Result<Vec<u8>> {
-        self.select_checked(Ok((input, positions)))
-    }
-
-    /// As [`Group::select`], for a caller that may have found an argument wrong.
-    pub fn select_checked(
+    pub fn select<'a>(
         &mut self,
-        arguments: Result<(SortInput<'_>, &[u64])>,
+        input: impl Argument<SortInput<'a>>,
+        positions: &[u64],
     ) -> Result<Vec<u8>> {
-        let arguments =
-            arguments.map(|(input, positions)| (input, Wanted::Positions(positions.to_vec())));
-        self.records_of(arguments)
+        self.records_of(input.into_result(), Wanted::Positions(positions.to_vec()))
     }
 
     /// Returns the records of quantiles, one after the other: for each fraction the first record such that at least this
@@ -138,41 +132,33 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::protect`]; `Status::Argument` on all ranks if there is no record.
-    pub fn quantiles(&mut self, input: SortInput<'_>, fractions: &[f64]) -> Result<Vec<u8>> {
-        self.quantiles_checked(Ok((input, fractions)))
-    }
-
-    /// As [`Group::quantiles`], for a caller that may have found an argument wrong.
-    pub fn quantiles_checked(
+    pub fn quantiles<'a>(
         &mut self,
-        arguments: Result<(SortInput<'_>, &[f64])>,
+        input: impl Argument<SortInput<'a>>,
+        fractions: &[f64],
     ) -> Result<Vec<u8>> {
-        let arguments = arguments.and_then(|(input, fractions)| {
-            check_fractions(fractions)?;
-            Ok((input, Wanted::Fractions(fractions.to_vec())))
-        });
-        self.records_of(arguments)
+        let input = input.into_result();
+        let input = input.and_then(|input| check_fractions(fractions).map(|()| input));
+        self.records_of(input, Wanted::Fractions(fractions.to_vec()))
     }
 
     /// Sorts the first `count` records of the sorted order, or all if there are fewer. Collective.
     ///
     /// # Errors
     /// As [`Group::sort`].
-    pub fn top(&mut self, input: SortInput<'_>, count: u64) -> Result<Sorted> {
-        self.top_checked(Ok((input, count)))
-    }
-
-    /// As [`Group::top`], for a caller that may have found an argument wrong.
-    pub fn top_checked(&mut self, arguments: Result<(SortInput<'_>, u64)>) -> Result<Sorted> {
-        let arguments = arguments.and_then(|(input, count)| {
+    pub fn top<'a>(&mut self, input: impl Argument<SortInput<'a>>, count: u64) -> Result<Sorted> {
+        let input = input.into_result().and_then(|input| {
             if self.expects_bitonic() {
-                return refuse("FTSORT_BITONIC_MERGE sorts a whole bitonic sequence, and not the first records of one: choose \
-                            another algorithm");
+                return refuse(
+                    "FTSORT_BITONIC_MERGE sorts a whole bitonic sequence, and not the first records of one: choose \
+                     another algorithm",
+                );
             }
-            Ok((input, Wanted::First(count)))
+            Ok(input)
         });
+        let wanted = Wanted::First(count);
         self.job(JobKind::Sort, |group, absent| {
-            group.searched(absent, arguments, |group, input, found| {
+            group.searched(absent, input, &wanted, |group, input, found| {
                 let filter = match found.points.last() {
                     None => Some(Filter::Nothing),
                     Some((position, _)) if position + 1 == found.total => None,
@@ -193,9 +179,9 @@ impl<T: Transport> Group<T> {
     }
 
     /// Searches, and returns the records in the order in which they are wanted.
-    fn records_of(&mut self, arguments: Result<(SortInput<'_>, Wanted)>) -> Result<Vec<u8>> {
+    fn records_of(&mut self, input: Result<SortInput<'_>>, wanted: Wanted) -> Result<Vec<u8>> {
         self.job(JobKind::Sort, |group, absent| {
-            group.searched(absent, arguments, |_, _, found| found.records())
+            group.searched(absent, input, &wanted, |_, _, found| found.records())
         })
     }
 
@@ -203,15 +189,12 @@ impl<T: Transport> Group<T> {
     fn searched<R>(
         &mut self,
         absent: RankSet,
-        arguments: Result<(SortInput<'_>, Wanted)>,
+        input: Result<SortInput<'_>>,
+        wanted: &Wanted,
         then: impl FnOnce(&mut Group<T>, &mut ProtectedInput, Found) -> Result<R>,
     ) -> Result<R> {
-        let (input, wanted) = match arguments {
-            Ok((input, wanted)) => (Ok(input), wanted),
-            Err(error) => (Err(error), Wanted::First(0)),
-        };
         let (mut input, blocks) = self.protect_given(absent.clone(), input, wanted.shared())?;
-        let found = self.search(&mut input, blocks, &wanted, &absent);
+        let found = self.search(&mut input, blocks, wanted, &absent);
         let result = found.and_then(|found| then(self, &mut input, found));
         self.release_input(input, result)
     }

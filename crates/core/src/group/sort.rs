@@ -9,7 +9,7 @@ use super::input::{InputCopies, InputOrigin, Key, Prepared, SortInput};
 use super::job::JobSetup;
 use super::many::ArrayOfMany;
 use super::results::Safety;
-use super::{Group, JobKind, LastRun};
+use super::{Argument, Group, JobKind, LastRun};
 use crate::block::Block;
 use crate::engine::{Algorithm, Checks, Finished, Gathered, HeldInputs, sum};
 use crate::members::RankSet;
@@ -256,15 +256,10 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// `Status::Argument` where the algorithm differs between ranks. Then it is the same as before.
-    pub fn set_method(&mut self, method: Option<Method>) -> Result<()> {
-        self.set_method_checked(Ok(method))
-    }
-
-    /// As [`Group::set_method`], for a caller that may have found an argument wrong.
-    pub fn set_method_checked(&mut self, method: Result<Option<Method>>) -> Result<()> {
+    pub fn set_method(&mut self, method: impl Argument<Option<Method>>) -> Result<()> {
         self.call(|group| {
             group.config.method = group.apart_from_jobs(|engine| {
-                let method = engine.all_or_none(method)?;
+                let method = engine.all_or_none(method.into_result())?;
                 agree_on_equal(engine, &[("algorithm or pivot", hash_of(method))])?;
                 Ok(method)
             })?;

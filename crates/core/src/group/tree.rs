@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::config::{agree_on_equal, hash_of};
-use super::{Beside, Group, StepSetup};
+use super::{Argument, Beside, Group, StepSetup};
 use crate::engine::Engine;
 use crate::members::{Rank, RankSet};
 use crate::transport::Transport;
@@ -227,18 +227,13 @@ impl<T: Transport> Group<T> {
     /// `Status::Argument` if the options name a rank that the group does not have, and on all ranks if a rank that is cut
     /// off contributes something; `Status::State` if the links were detected.
     /// `Status::DataLost` if a rank fails before its contribution has left it: [`Group::lost_ranks`] names it.
-    pub fn tree_merge(&mut self, arguments: TreeMerge<'_>) -> Result<Option<Slice>> {
-        self.tree_merge_checked(Ok(arguments))
-    }
-
-    /// As [`Group::tree_merge`], for a caller that may have found an argument wrong.
-    pub fn tree_merge_checked(
+    pub fn tree_merge<'a>(
         &mut self,
-        arguments: Result<TreeMerge<'_>>,
+        arguments: impl Argument<TreeMerge<'a>>,
     ) -> Result<Option<Slice>> {
         self.call_with_limit(|group| {
             let absent = group.members.without_input();
-            let prepared = arguments.and_then(|given| {
+            let prepared = arguments.into_result().and_then(|given| {
                 given.options.request.check(&group.members)?;
                 group.check_spare("the size of the contribution", given.contribution.len())?;
                 let fingerprint = given.operation.fingerprint();

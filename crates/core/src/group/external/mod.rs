@@ -26,7 +26,7 @@ use self::output::{check_source_names, identity_of, left_manifest, remove_drafts
 use self::reading::Reading;
 use super::config::{agree_on_equal, hash_of};
 use super::input::{InputOrigin, Prepared};
-use super::{Group, JobKind, Sorted};
+use super::{Argument, Group, JobKind, Sorted};
 use crate::engine::reported_by_all;
 use crate::external::manifest::{Identity, Manifest};
 use crate::external::parts::{OutputParts, manifest_name};
@@ -113,14 +113,9 @@ impl<T: Transport> Group<T> {
     /// sort than the present one is to be resumed. `Status::Callback` where a callback of a source or comparator fails. After
     /// these the group stays usable, and no file is left, unless the sort may be resumed. `Status::Mpi` and
     /// `Status::Excluded` leave all files.
-    pub fn external_sort(&mut self, sort: ExternalSort) -> Result<ExternalStats> {
-        self.external_sort_checked(Ok(sort))
-    }
-
-    /// As [`Group::external_sort`], for a caller that may have found an argument wrong.
-    pub fn external_sort_checked(&mut self, sort: Result<ExternalSort>) -> Result<ExternalStats> {
+    pub fn external_sort(&mut self, sort: impl Argument<ExternalSort>) -> Result<ExternalStats> {
         self.job(JobKind::Sort, |group, _| {
-            let mut job = group.begin_external(sort)?;
+            let mut job = group.begin_external(sort.into_result())?;
             job.files.flushes = !group.members.is_one_host();
             if job.manifest.is_finished {
                 // The earlier job may have ended before it removed these.

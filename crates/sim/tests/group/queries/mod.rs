@@ -293,7 +293,7 @@ fn results_of_queries_are_recovered() {
                             .map(|block| block.records.as_ptr())
                             .collect();
                         super::redundancy::fail_in(group, round, failed)?;
-                        group.recover(sorted)?;
+                        group.recover(&mut *sorted)?;
                         // All ranks have recovered it before the next one fails.
                         group.fault_check()?;
                         let after: Vec<_> = sorted
