@@ -190,9 +190,7 @@ impl<'a> Prepared<'a> {
             digest: None,
         })
     }
-}
 
-impl<'a> Prepared<'a> {
     /// As [`Prepared::new`], for records that the library has made.
     pub(super) fn of_made(
         layout: Layout,
@@ -211,9 +209,7 @@ impl<'a> Prepared<'a> {
             ..Prepared::new(input, threads)?
         })
     }
-}
 
-impl Prepared<'_> {
     /// A hash of all that must be the same on all ranks.
     pub(super) fn fingerprint(&self) -> u64 {
         self.layout.fingerprint().wrapping_add(self.further.1)

@@ -84,16 +84,13 @@ impl<T: Transport> Group<T> {
         input: Result<SortInput<'_>>,
         further: (&'static str, u64),
     ) -> Result<(ProtectedInput, BTreeMap<Node, Block>)> {
+        let mut data = Buffer::default();
         let prepared = input.and_then(|input| {
-            let data = Buffer::copy_of(input.records)?;
+            data = Buffer::copy_of(input.records)?;
             let mut prepared = Prepared::new(input, &self.threads)?;
             prepared.further = further;
-            Ok((prepared, data))
+            Ok(prepared)
         });
-        let (prepared, data) = match prepared {
-            Ok((prepared, data)) => (Ok(prepared), data),
-            Err(error) => (Err(error), Buffer::default()),
-        };
         let prepared = self.agree_on_input(prepared)?;
         let id = self.draw_seed();
         let data = Slice::from(data);
@@ -234,9 +231,8 @@ impl<T: Transport> Group<T> {
                 Ok((input, order)) => group.sort_held(absent, input, order, None),
                 Err(error) => {
                     // The other ranks agree on the input first.
-                    let refused = group.agree_on_input(Err(error));
-                    let text = "an invalid input was accepted";
-                    Err(refused.err().unwrap_or_else(|| Error::internal(text)))
+                    group.agree_on_input(Err(error.clone()))?;
+                    Err(error)
                 }
             }
         })
