@@ -183,7 +183,7 @@ impl<T: Transport> Group<T> {
                     &mut inputs
                 },
                 input: setup.input,
-                absent: absent,
+                absent,
                 checks: setup.checks,
                 held: setup.held,
                 retains: setup.retains,
