@@ -12,7 +12,7 @@ use twox_hash::XxHash3_64;
 use ftsort_core::external::places::{ExternalFiles, Places, Source};
 use ftsort_core::store::directory::Files;
 use ftsort_core::store::disk::{Disk, FileOptions};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 /// Files of which the source consists, one after the other. A clone has the same open files.
 #[derive(Clone)]
@@ -53,16 +53,17 @@ impl FileSource {
             let opened = open(path).and_then(|file| Ok((file.metadata()?, file)));
             let (metadata, file) = opened.map_err(|error| unreadable(path, &error))?;
             if !metadata.is_file() {
-                let text = format!("the source {} is not a regular file", path.display());
-                return Err(Error::new(Status::Argument, text));
+                return refuse(format!(
+                    "the source {} is not a regular file",
+                    path.display()
+                ));
             }
             let bytes = metadata.len().checked_sub(offset).ok_or_else(|| {
-                let text = format!(
+                Error::argument(format!(
                     "source_offset is {offset}, but the source {} has {} bytes",
                     path.display(),
                     metadata.len()
-                );
-                Error::new(Status::Argument, text)
+                ))
             })?;
             files.push(SourceFile {
                 path: path.clone(),
@@ -72,11 +73,10 @@ impl FileSource {
                 bytes,
             });
             start = start.checked_add(bytes).ok_or_else(|| {
-                let text = format!(
+                Error::argument(format!(
                     "the sources up to {} have 2^64 bytes or more together: sort fewer files at a time",
                     path.display()
-                );
-                Error::new(Status::Argument, text)
+                ))
             })?;
         }
         Ok(FileSource {

@@ -34,14 +34,14 @@ use crate::ulfm::{
     CHUNK, Mpi, SurvivorComm, Ulfm, among_threads, processor_name, require_mpi, ulfm_state,
 };
 use ftsort_core::group::{
-    Group as CoreGroup, GroupConfig, GroupObserver, LogLevel, MonitorConfig, MonitorState,
-    NoObserver, Reload, Services, StoreChoice, TestProcedure,
+    Argument, Group as CoreGroup, GroupConfig, GroupObserver, LogLevel, MonitorConfig,
+    MonitorState, NoObserver, Reload, Services, StoreChoice, TestProcedure,
 };
 use ftsort_core::members::{Rank, Slot};
 use ftsort_core::store::disk::{Disk, FileOptions};
 use ftsort_core::transport::mpi_api::MpiApi;
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout, Transport};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::kernel::Threads;
 
 /// The transport of a [`Group`].
@@ -113,11 +113,10 @@ impl Config {
         if !self.keep_comm || self.group.repair != Repair::Shrink {
             return Ok(());
         }
-        Err(Error::new(
-            Status::Argument,
+        refuse(
             "config.keep_comm is set, but config.repair is FTSORT_REPAIR_SHRINK, which revokes comm at a failure: set \
              config.keep_comm to 0, or config.repair to FTSORT_REPAIR_AGREE",
-        ))
+        )
     }
 }
 
@@ -312,19 +311,10 @@ impl Group {
     /// Collective.
     pub fn start_monitor(
         &mut self,
-        config: MonitorConfig,
+        config: impl Argument<MonitorConfig>,
         test: Option<TestProcedure>,
     ) -> Result<Arc<MonitorState>> {
-        self.start_monitor_checked(Ok(config), test)
-    }
-
-    /// Starts a monitor as [`Group::start_monitor`] does, for a caller that may have found an invalid
-    /// argument.
-    pub(crate) fn start_monitor_checked(
-        &mut self,
-        config: Result<MonitorConfig>,
-        test: Option<TestProcedure>,
-    ) -> Result<Arc<MonitorState>> {
+        let config = config.into_result();
         let interval = config
             .as_ref()
             .map_or(0.0, |config| config.options.interval);

@@ -75,7 +75,7 @@ pub use ftsort_core::engine::Stats;
 pub use ftsort_core::group::columns::KeysAndValues;
 pub use ftsort_core::group::protected::Order;
 pub use ftsort_core::group::verify::Verification;
-pub use ftsort_core::group::{LastRun, ProtectedInput, SortInput, Sorted, SortedBlock};
+pub use ftsort_core::group::{Argument, LastRun, ProtectedInput, SortInput, Sorted, SortedBlock};
 pub use ftsort_core::query::groups::{Aggregate, Aggregation};
 pub use ftsort_core::sort::cost::Choice;
 pub use ftsort_kernels::error::{Error, Result, Status};

@@ -5,8 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::ulfm::DatagramChannel;
-use ftsort_core::group::{Clocks, Datagrams, MonitorState};
-use ftsort_core::members::Rank;
+use ftsort_core::group::{Clocks, MonitorState};
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// The thread that runs a monitor until it is dropped.
@@ -46,20 +45,6 @@ impl Drop for MonitorThread {
             // The thread itself catches panics.
             let _ = thread.join();
         }
-    }
-}
-
-impl Datagrams for DatagramChannel {
-    fn now(&self) -> f64 {
-        DatagramChannel::now(self)
-    }
-
-    fn send(&mut self, to: Rank, message: Vec<u8>) -> Result<()> {
-        DatagramChannel::send(self, to, message)
-    }
-
-    fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
-        DatagramChannel::receive(self)
     }
 }
 

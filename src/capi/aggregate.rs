@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use super::group::ftsort;
-use super::handle::{Handle, refuse};
+use super::handle::Handle;
 use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::run::sort_on;
@@ -11,7 +11,7 @@ use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::SortInput;
 use ftsort_core::query::groups::{Aggregate, Aggregation};
-use ftsort_kernels::error::{Error, Result};
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::record::KeyKind;
 
 /// The greatest number of aggregates of a call.
@@ -67,9 +67,8 @@ pub unsafe extern "C" fn ftsort_unique(
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
     let sort = |group: &mut ftsort, input: Result<_>| {
-        let counted = input.map(|input| (input, vec![Aggregate::COUNT]));
         // SAFETY: this function's contract, with that of ftsort_run.
-        unsafe { group.group.group_by_checked(counted) }
+        unsafe { group.group.group_by_checked(input, &[Aggregate::COUNT]) }
     };
     // SAFETY: this function's contract.
     unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
@@ -101,14 +100,15 @@ pub unsafe extern "C" fn ftsort_group_by(
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
     let sort = |group: &mut ftsort, input: Result<SortInput<'_>>| {
-        let arguments = input.and_then(|input| {
+        let mut wanted = Vec::new();
+        let input = input.and_then(|input| {
             let size = input.layout.record_bytes();
             // SAFETY: this function's contract.
-            let aggregates = unsafe { aggregates_of(aggregates, aggregate_count, size)? };
-            Ok((input, aggregates))
+            wanted = unsafe { aggregates_of(aggregates, aggregate_count, size)? };
+            Ok(input)
         });
         // SAFETY: this function's contract, with that of ftsort_run.
-        unsafe { group.group.group_by_checked(arguments) }
+        unsafe { group.group.group_by_checked(input, &wanted) }
     };
     // SAFETY: this function's contract.
     unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
@@ -126,14 +126,7 @@ unsafe fn aggregates_of(
             "aggregate_count is {count}, but a call has at most {MOST_AGGREGATES} aggregates"
         ));
     }
-    let array = CArray {
-        name: "aggregates",
-        data: aggregates.cast(),
-        count_name: "aggregate_count",
-        count,
-        element_bytes: size_of::<ftsort_aggregate>(),
-    };
-    array.check()?;
+    CArray::of(("aggregates", aggregates), ("aggregate_count", count)).check()?;
     let aggregate = |index: usize| {
         // SAFETY: not NULL, and valid by this function's contract.
         let given = unsafe { aggregates.add(index).read() };

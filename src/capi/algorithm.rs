@@ -10,7 +10,7 @@ use super::settings::read_sized;
 use ftsort_core::rounds::{self, Round, Rounds, Task};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{self, Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 
 /// The part of one node in a round, as the callbacks see it. Valid during the callback, with all that it points
 /// to, which must not be written to.
@@ -187,7 +187,6 @@ impl Caller {
     /// # Safety
     /// `rounds` is NULL or valid, and so are its pointers, as long as the callbacks are called.
     pub(super) unsafe fn read(rounds: *const ftsort_rounds) -> Result<Caller> {
-        let refuse = |text: &str| Err(Error::new(Status::Argument, text));
         // SAFETY: the caller's contract; the struct holds numbers, pointers and optional functions.
         let Some(given) = (unsafe { read_sized(rounds, "rounds")? }) else {
             return refuse("rounds is NULL: start from FTSORT_ROUNDS_INIT");
@@ -404,7 +403,7 @@ impl Rounds for Caller {
 
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
         let absorb = self.given.absorb;
-        let absorb = absorb.ok_or_else(|| Error::new(Status::Argument, "rounds.absorb is NULL"))?;
+        let absorb = absorb.ok_or_else(|| Error::argument("rounds.absorb is NULL"))?;
         let (state, shared) = (aligned(task.state.clone())?, rounds::bytes(task.shared)?);
         let told = told(task, &state, &shared);
         let inbox = aligned(inbox)?;

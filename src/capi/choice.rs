@@ -2,9 +2,10 @@
 
 use super::config::{ftsort_algorithm, ftsort_check};
 use super::handle::{Handle, on_group};
+use super::settings::wrong;
 use super::status::ftsort_status;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// A sort as C programs name it.
 #[derive(Clone, Copy)]
@@ -24,8 +25,7 @@ impl SortChoice {
         use ftsort_algorithm::*;
         let wrong = |name: &str, value: i32, expected: &str| {
             let prefix = self.prefix;
-            let text = format!("{prefix}{name} is {value}, expected {expected}");
-            Error::new(Status::Argument, text)
+            Error::argument(format!("{prefix}{name} is {value}, expected {expected}"))
         };
         let rule = match self.pivot {
             0 => PivotRule::Sampled,
@@ -74,18 +74,15 @@ impl SortChoice {
             .into_iter()
             .fold(0, |bits, one| bits | one as u32);
         let others = FTSORT_CHECK_DIGEST as u32 | FTSORT_CHECK_PURITY as u32;
-        let refuse = |expected: &str| {
-            let text = format!("config.checks is {checks}, expected {expected}");
-            Err(Error::new(Status::Argument, text))
-        };
+        let refused = |expected: &str| Err(wrong("checks", checks, expected));
         let plain = Some(Method::Bitonic(Shape::Any));
         match checks & predicates {
-            _ if checks & !(predicates | others) != 0 => refuse("bits of ftsort_check"),
+            _ if checks & !(predicates | others) != 0 => refused("bits of ftsort_check"),
             0 => Ok(method),
-            some if some != predicates => refuse(
+            some if some != predicates => refused(
                 "FTSORT_CHECK_PROGRESS, FTSORT_CHECK_FEASIBILITY and FTSORT_CHECK_CONSISTENCY together",
             ),
-            _ if method != plain => refuse(&format!(
+            _ if method != plain => refused(&format!(
                 "no predicates of 1989, unless {}algorithm is FTSORT_BITONIC",
                 self.prefix
             )),
@@ -121,7 +118,7 @@ pub unsafe extern "C" fn ftsort_set_algorithm(
             pivot,
             ..group.sort
         };
-        group.group.set_method_checked(choice.method())?;
+        group.group.set_method(choice.method())?;
         group.sort = choice;
         Ok(())
     })

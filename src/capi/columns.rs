@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::group::ftsort;
 use super::guard::keep_text;
-use super::handle::{Handle, on_group_for};
+use super::handle::{Handle, on_group_for, set};
 use super::record::{ftsort_record, read_layout};
 use super::result::{address_of, ftsort_result, hand_over};
 use super::run::{input_of, sort_on};
@@ -42,14 +42,9 @@ pub unsafe extern "C" fn ftsort_sort_by_key(
 ) -> ftsort_status {
     let sort = |group: &mut ftsort, refusal: Result<()>| {
         let input = refusal.and_then(|()| {
-            let values = CArray {
-                name: "values",
-                // Values without bytes are not read.
-                data: if value_bytes == 0 { keys } else { values },
-                count_name: "count",
-                count,
-                element_bytes: value_bytes,
-            };
+            // Values without bytes are not read.
+            let values = if value_bytes == 0 { keys } else { values };
+            let values = CArray::of_records("values", values, count, value_bytes);
             Ok(KeysAndValues {
                 // SAFETY: this function's contract.
                 keys: unsafe { records_of(record, keys, count, "keys")? },
@@ -58,7 +53,7 @@ pub unsafe extern "C" fn ftsort_sort_by_key(
                 value_bytes,
             })
         });
-        let sorted = group.group.sort_by_key_checked(input)?;
+        let sorted = group.group.sort_by_key(input)?;
         Ok(hand_over(ftsort_result::sorted(sorted)))
     };
     // SAFETY: this function's contract.
@@ -87,7 +82,7 @@ pub unsafe extern "C" fn ftsort_argsort(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    let sort = |group: &mut ftsort, input| group.group.argsort_checked(input);
+    let sort = |group: &mut ftsort, input| group.group.argsort(input);
     // SAFETY: this function's contract.
     unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }
@@ -114,7 +109,7 @@ pub unsafe extern "C" fn ftsort_positions(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    let sort = |group: &mut ftsort, input| group.group.positions_checked(input);
+    let sort = |group: &mut ftsort, input| group.group.positions(input);
     // SAFETY: this function's contract.
     unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }
@@ -150,7 +145,7 @@ pub unsafe extern "C" fn ftsort_result_column(
     element_bytes: *mut usize,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    let (result, place, size) = unsafe { (result.as_ref(), data.as_mut(), element_bytes.as_mut()) };
+    let (result, place) = unsafe { (result.as_ref(), data.as_mut()) };
     let found = result.and_then(|result| result.column(index, column));
     let (Some((bytes, width)), Some(place)) = (found, place) else {
         let (count, columns) = result.map_or((0, 0), |result| (result.count(), result.columns()));
@@ -161,9 +156,8 @@ pub unsafe extern "C" fn ftsort_result_column(
         return Status::Argument as ftsort_status;
     };
     *place = address_of(bytes);
-    if let Some(size) = size {
-        *size = width;
-    }
+    // SAFETY: as above.
+    unsafe { set(element_bytes, width) };
     Status::Ok as ftsort_status
 }
 

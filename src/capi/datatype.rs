@@ -1,16 +1,15 @@
 //! Records of MPI datatypes: predefined numbers, and derived types that begin with one.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_int};
 
 use mpi_sys::MPI_Datatype;
 
 use super::guard::without_group;
-use super::handle::{place_of, refuse};
+use super::handle::place_of;
 use super::record::{ftsort_key, ftsort_record};
 use super::status::ftsort_status;
-use crate::ulfm::check;
-use crate::ulfm::require_mpi;
-use ftsort_kernels::error::Result;
+use crate::ulfm::{check, require_mpi, text_of};
+use ftsort_kernels::error::{Result, refuse};
 
 /// The way in which a number is ordered.
 #[derive(Clone, Copy)]
@@ -332,14 +331,12 @@ fn key_of(sign: Sign, bytes: usize) -> Option<ftsort_key> {
 /// # Safety
 /// `datatype` is a datatype handle.
 unsafe fn name_of(datatype: MPI_Datatype) -> Result<CString> {
-    let mut name = [0 as c_char; mpi_sys::MPI_MAX_OBJECT_NAME as usize + 1];
-    let mut length: c_int = 0;
-    // SAFETY: the buffer has the length that MPI demands, and MPI ends the name with a NUL within it.
-    unsafe {
-        let code = mpi_sys::MPI_Type_get_name(datatype, name.as_mut_ptr(), &mut length);
-        check(code, "MPI_Type_get_name")?;
-        Ok(CStr::from_ptr(name.as_ptr()).to_owned())
-    }
+    // SAFETY: this function's contract; the buffer has the length that MPI demands.
+    let (code, name) = text_of(mpi_sys::MPI_MAX_OBJECT_NAME, |name, length| unsafe {
+        mpi_sys::MPI_Type_get_name(datatype, name, length)
+    });
+    check(code, "MPI_Type_get_name")?;
+    Ok(name)
 }
 
 /// Returns the extent of a type in bytes; the lower bound must be 0.

@@ -15,7 +15,7 @@ use ftsort_core::external::places::{ExternalFiles, Source};
 use ftsort_core::group::{ExternalSort, ExternalStats};
 use ftsort_core::store::directory::Files;
 use ftsort_core::store::disk::FileOptions;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::record::Layout;
 
 /// Reads `bytes` bytes of a source from `position` on into `buffer`. Called on the thread that calls ftsort_external_sort,
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn ftsort_external_sort(
                 read_sort(wanted.layout, files)
             })
         };
-        let figures = group.group.external_sort_checked(sort)?;
+        let figures = group.group.external_sort(sort)?;
         if stats.is_null() {
             return Ok(());
         }
@@ -198,10 +198,6 @@ fn described(figures: &ExternalStats, struct_size: usize) -> ftsort_external_sta
     }
 }
 
-fn refuse<T>(text: impl Into<String>) -> Result<T> {
-    Err(Error::new(Status::Argument, text))
-}
-
 /// # Safety
 /// `texts` is NULL, or valid for `count` pointers, each NULL or NUL-terminated.
 unsafe fn paths_of(
@@ -217,7 +213,7 @@ unsafe fn paths_of(
     let paths = (0..count).map(|index| {
         // SAFETY: this function's contract.
         let path = unsafe { path_of(*texts.add(index)) };
-        path.ok_or_else(|| Error::new(Status::Argument, format!("files.{name}[{index}] is NULL")))
+        path.ok_or_else(|| Error::argument(format!("files.{name}[{index}] is NULL")))
     });
     paths.collect()
 }

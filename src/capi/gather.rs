@@ -2,11 +2,12 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::handle::{Handle, on_group, refuse};
+use super::handle::{Handle, on_group};
 use super::result::ftsort_result;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_core::group::TreeOptions;
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 /// Receives the next `count` records of a sorted result. Called on the rank that receives them, by the thread
 /// that called ftsort. `records` is aligned as in a block, and valid during the callback. Returns 0, or any
@@ -53,26 +54,23 @@ pub unsafe extern "C" fn ftsort_gather_sorted(
 ) -> ftsort_status {
     on_group(group, |group| {
         let ranks = group.group.members().ranks();
-        let prepare = || {
-            let Some(consume) = consume else {
+        let mut tree = TreeOptions::default();
+        let mut prepare = || {
+            if consume.is_none() {
                 return refuse("consume is NULL: pass a function on every rank");
-            };
+            }
             // SAFETY: this function's contract.
             let (result, options) = unsafe { (result.as_mut(), Options::read(options, ranks)?) };
             let Some(result) = result else {
                 return refuse("result is NULL: pass the result of this rank");
             };
             result.require_ranks(ranks)?;
-            Ok((consume, (options.tree, result.of_sort_mut()?)))
+            tree = options.tree;
+            result.of_sort_mut()
         };
-        let (consume, arguments) = match prepare() {
-            Ok((consume, arguments)) => (Some(consume), Ok(arguments)),
-            Err(error) => (None, Err(error)),
-        };
-        let record_bytes = arguments
-            .as_ref()
-            .map_or(1, |(_, sorted)| sorted.record_bytes());
-        group.group.gather_checked(arguments, &mut |records| {
+        let sorted = prepare();
+        let record_bytes = (sorted.as_ref()).map_or(1, |sorted| sorted.record_bytes());
+        group.group.gather(tree, sorted, &mut |records| {
             // If the function is missing, the call has already failed at this point.
             consume.map_or(Ok(()), |consume| {
                 let count = records.len() / record_bytes;

@@ -8,10 +8,7 @@ use mpi_sys::MPI_Comm;
 use super::choice::SortChoice;
 use super::config::{ftsort_algorithm, ftsort_config};
 use super::guard::{caught_silently, without_group};
-use super::handle::{
-    Handle, clear, last_error, on_group, on_group_locally, place_of, place_or_refusal, preset,
-    refuse,
-};
+use super::handle::{Handle, clear, last_error, on_group, on_group_locally, place_of, set};
 use super::monitor::ftsort_monitor;
 use super::settings::Settings;
 use super::status::ftsort_status;
@@ -21,7 +18,7 @@ use crate::ulfm::require_mpi;
 use ftsort_core::group::{LastRun, Reload};
 use ftsort_core::sort::{Method, Shape, Splitters};
 use ftsort_core::transport::Transport;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 /// A group of MPI processes, with the additional state for C programs.
 pub struct ftsort {
@@ -179,10 +176,9 @@ pub(super) unsafe fn make_group(
             if let Some(prefix) = trace {
                 let clock = || transport.now();
                 let place = Place::of(&prefix, files).ok_or_else(|| {
-                    let text = format!(
+                    Error::argument(format!(
                         "config.trace (or FTSORT_TRACE) is {prefix:?}, but the part behind the last slash must be UTF-8"
-                    );
-                    Error::new(Status::Argument, text)
+                    ))
                 })?;
                 opened = Some(Trace::open(place, transport.me(), listener, clock)?);
             }
@@ -220,14 +216,13 @@ pub unsafe extern "C" fn ftsort_fault_check(
     new_failures: *mut usize,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    unsafe { preset(new_failures, 0) };
+    unsafe { set(new_failures, 0) };
     on_group(group, |group| {
         let known = group.group.members().faulty().len();
         let checked = group.group.fault_check();
+        let found = group.group.members().faulty().len() - known;
         // SAFETY: this function's contract.
-        if let Some(new_failures) = unsafe { new_failures.as_mut() } {
-            *new_failures = group.group.members().faulty().len() - known;
-        }
+        unsafe { set(new_failures, found) };
         checked.map(drop)
     })
 }
@@ -253,7 +248,7 @@ pub unsafe extern "C" fn ftsort_agree(
     new_failures: *mut usize,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    unsafe { preset(new_failures, 0) };
+    unsafe { set(new_failures, 0) };
     on_group(group, |group| {
         // SAFETY: this function's contract.
         let flags = unsafe { place_of("flags", flags) };
@@ -261,9 +256,7 @@ pub unsafe extern "C" fn ftsort_agree(
         let own = flags.as_ref().map_or(0, |flags| **flags);
         let (agreed, found) = group.group.agree(own)?;
         // SAFETY: this function's contract.
-        if let Some(new_failures) = unsafe { new_failures.as_mut() } {
-            *new_failures = found;
-        }
+        unsafe { set(new_failures, found) };
         *flags? = agreed;
         Ok(())
     })
@@ -303,11 +296,10 @@ pub unsafe extern "C" fn ftsort_comm(
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let (place, refusal) = unsafe { place_or_refusal("survivors", survivors) };
-        let survivors = group.group.survivor_comm_checked(refusal)?;
-        if let Some(place) = place {
-            *place = survivors;
-        }
+        let refusal = unsafe { place_of("survivors", survivors) }.map(drop);
+        let comm = group.group.survivor_comm_checked(refusal)?;
+        // SAFETY: as above.
+        unsafe { set(survivors, comm) };
         Ok(())
     })
 }

@@ -139,11 +139,11 @@ pub(super) unsafe fn on_group_for<T>(
     // SAFETY: this function's contract.
     unsafe { clear(place) };
     on_group(handle, |group| {
+        // A rank without a place takes part, so that the others do not wait for it.
         // SAFETY: as above.
-        let (place, refusal) = unsafe { place_or_refusal(name, place) };
-        let given = work(group, refusal)?;
-        if let Some(place) = place {
-            *place = given;
+        unsafe {
+            let refusal = place_of(name, place).map(drop);
+            set(place, work(group, refusal)?);
         }
         Ok(())
     })
@@ -236,25 +236,20 @@ pub(super) unsafe fn last_error(handle: *const Handle) -> *const c_char {
     }
 }
 
-/// An error about an argument.
-pub(super) fn refuse<T>(text: impl Into<String>) -> Result<T> {
-    Err(Error::new(Status::Argument, text))
-}
-
 /// Sets a place for a pointer to NULL, at the beginning of a call.
 ///
 /// # Safety
 /// `place` is NULL or valid.
 pub(super) unsafe fn clear<T>(place: *mut *mut T) {
     // SAFETY: this function's contract.
-    unsafe { preset(place, std::ptr::null_mut()) };
+    unsafe { set(place, std::ptr::null_mut()) };
 }
 
-/// Sets a place to the value that it has after an error, at the beginning of a call.
+/// Writes a value to a place, unless it is NULL.
 ///
 /// # Safety
 /// `place` is NULL or valid.
-pub(super) unsafe fn preset<T>(place: *mut T, value: T) {
+pub(super) unsafe fn set<T>(place: *mut T, value: T) {
     // SAFETY: this function's contract.
     if let Some(place) = unsafe { place.as_mut() } {
         *place = value;
@@ -267,23 +262,6 @@ pub(super) unsafe fn preset<T>(place: *mut T, value: T) {
 /// `place` is NULL or valid for as long as it is used.
 pub(super) unsafe fn place_of<'a, T>(name: &str, place: *mut T) -> Result<&'a mut T> {
     // SAFETY: this function's contract.
-    unsafe { place.as_mut() }.ok_or_else(|| {
-        let text = format!("{name} is NULL: pass the address of a variable");
-        Error::new(Status::Argument, text)
-    })
-}
-
-/// As [`place_of`], with the error apart: a rank without a place takes part, so that the others do not wait for it.
-///
-/// # Safety
-/// As for [`place_of`].
-pub(super) unsafe fn place_or_refusal<'a, T>(
-    name: &str,
-    place: *mut T,
-) -> (Option<&'a mut T>, Result<()>) {
-    // SAFETY: this function's contract.
-    match unsafe { place_of(name, place) } {
-        Ok(place) => (Some(place), Ok(())),
-        Err(error) => (None, Err(error)),
-    }
+    unsafe { place.as_mut() }
+        .ok_or_else(|| Error::argument(format!("{name} is NULL: pass the address of a variable")))
 }

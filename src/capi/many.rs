@@ -3,12 +3,13 @@
 use std::ffi::c_void;
 
 use super::handle::{Handle, on_group};
-use super::record::{Wanted, ftsort_record, read_layout};
+use super::record::{ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::run::input_of;
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::SortInput;
+use ftsort_core::group::protected::Order;
 use ftsort_kernels::error::{Error, Result};
 
 /// One array of ftsort_run_many, as the arguments of ftsort_run describe it.
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn ftsort_run_many(
         let arrays = unsafe { arrays_of(arrays, array_count) };
         let error = places.as_ref().err().cloned();
         let inputs = error.map_or(arrays, Err);
-        let sorted = group.group.sort_many_checked(inputs);
+        let sorted = group.group.sort_many(inputs);
         for (place, sorted) in places?.iter_mut().zip(sorted?) {
             *place = hand_over(ftsort_result::sorted(sorted));
         }
@@ -70,12 +71,7 @@ unsafe fn places_of<'a>(
     results: *mut *mut ftsort_result,
     count: usize,
 ) -> Result<&'a mut [*mut ftsort_result]> {
-    checked(
-        "results",
-        results.cast_const().cast(),
-        count,
-        size_of::<*mut ftsort_result>(),
-    )?;
+    CArray::of(("results", results.cast_const()), ("array_count", count)).check()?;
     if count == 0 {
         return Ok(&mut []);
     }
@@ -88,7 +84,7 @@ unsafe fn places_of<'a>(
 /// # Safety
 /// `arrays` is NULL, or valid for `count` arrays, each of which is as [`input_of`] demands.
 unsafe fn arrays_of<'a>(arrays: *const ftsort_array, count: usize) -> Result<Vec<SortInput<'a>>> {
-    checked("arrays", arrays.cast(), count, size_of::<ftsort_array>())?;
+    CArray::of(("arrays", arrays), ("array_count", count)).check()?;
     let mut inputs: Vec<SortInput<'a>> = Vec::with_capacity(count);
     let mut last = None;
     for index in 0..count {
@@ -100,8 +96,8 @@ unsafe fn arrays_of<'a>(arrays: *const ftsort_array, count: usize) -> Result<Vec
         };
         // Most arrays have the record of the one before.
         let known = inputs.last().filter(|_| last == Some(array.record));
-        let wanted = match known {
-            Some(known) => Wanted {
+        let order = match known {
+            Some(known) => Order {
                 layout: known.layout.clone(),
                 stable: known.stable,
             },
@@ -110,19 +106,8 @@ unsafe fn arrays_of<'a>(arrays: *const ftsort_array, count: usize) -> Result<Vec
         };
         last = Some(array.record);
         // SAFETY: this function's contract.
-        let input = unsafe { input_of(wanted, array.data, array.count, "data") };
+        let input = unsafe { input_of(order, array.data, array.count, "data") };
         inputs.push(input.map_err(named)?);
     }
     Ok(inputs)
-}
-
-fn checked(name: &str, data: *const c_void, count: usize, element_bytes: usize) -> Result<()> {
-    let array = CArray {
-        name,
-        data,
-        count_name: "array_count",
-        count,
-        element_bytes,
-    };
-    array.check()
 }

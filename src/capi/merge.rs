@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use super::group::ftsort;
-use super::handle::{Handle, on_any_group, on_group, on_group_for, place_of, preset};
+use super::handle::{Handle, on_any_group, on_group, on_group_for, place_of, set};
 use super::result::{ftsort_result, hand_over};
 use super::settings::write_sized;
 use super::slices::CArray;
@@ -48,8 +48,8 @@ pub unsafe extern "C" fn ftsort_tree_share(
 ) -> ftsort_status {
     // SAFETY: this function's contract.
     unsafe {
-        preset(first, 0);
-        preset(count, 0);
+        set(first, 0);
+        set(count, 0);
     }
     on_any_group(group, |group| {
         let ranks = group.group.members().ranks();
@@ -59,8 +59,8 @@ pub unsafe extern "C" fn ftsort_tree_share(
             place_of("first", first)?;
             place_of("count", count)?;
             let share = group.group.tree_share(&options.tree, total)?;
-            preset(first, share.start);
-            preset(count, share.end - share.start);
+            set(first, share.start);
+            set(count, share.end - share.start);
         }
         Ok(())
     })
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn ftsort_tree_merge(
                 })
             }
         };
-        let merged = group.group.tree_merge_checked(prepare())?;
+        let merged = group.group.tree_merge(prepare())?;
         let sink = group.group.last_tree().map(|chosen| chosen.tree.sink());
         Ok(match (merged, sink) {
             (Some(merged), Some(sink)) => {

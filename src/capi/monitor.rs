@@ -4,13 +4,13 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::guard::without_group;
-use super::handle::{Handle, clear, on_group, refuse};
+use super::handle::{Handle, on_group, set};
 use super::settings::{read_sized, write_sized};
 use super::status::ftsort_status;
-use super::tree::rank_of;
+use super::tree::{rank_of, wrong};
 use ftsort_core::group::{MonitorConfig, MonitorMode, MonitorState, TestProcedure};
 use ftsort_core::monitor::{Assignment, Suspicion};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, refuse};
 
 /// The way in which a monitor runs.
 #[repr(C)]
@@ -162,84 +162,78 @@ impl Procedure {
     }
 }
 
-/// The options of a monitor, of which the core checks the numbers.
-struct Wanted {
-    config: MonitorConfig,
-    test: Option<TestProcedure>,
-}
-
-impl Wanted {
-    /// # Safety
-    /// `options` is NULL or valid.
-    unsafe fn read(options: *const ftsort_monitor_options) -> Result<Wanted> {
-        // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
-        let given = unsafe { read_sized(options, "options")? };
-        let mut wanted = Wanted {
-            config: MonitorConfig::default(),
-            test: None,
-        };
-        let Some(given) = given else {
-            return Ok(wanted);
-        };
-        let refuse = |name: &str, value: i32| {
-            Err(Error::new(
-                Status::Argument,
-                format!("options.{name} is {value}: pass one of ftsort_monitor_{name}"),
-            ))
-        };
-        wanted.config.mode = match given.mode {
-            0 => MonitorMode::Auto,
-            1 => MonitorMode::Background,
-            2 => MonitorMode::Foreground,
-            other => return refuse("mode", other),
-        };
-        let options = &mut wanted.config.options;
-        options.assignment = match given.assignment {
-            0 => Assignment::AllToAll,
-            1 => Assignment::VCube,
-            other => return refuse("assignment", other),
-        };
-        // The library has other units and names for these.
-        for (name, value) in [
-            ("factor", given.factor),
-            ("plus_ms", given.plus_ms),
-            ("first_ms", given.first_ms),
-        ] {
-            if !value.is_finite() || value < 0.0 {
-                let text = format!("options.{name} is {value}: pass a finite number of at least 0");
-                return Err(Error::new(Status::Argument, text));
-            }
+/// Reads the options of a monitor, of which the core checks the numbers.
+///
+/// # Safety
+/// `options` is NULL or valid.
+unsafe fn read_options(
+    options: *const ftsort_monitor_options,
+) -> Result<(MonitorConfig, Option<TestProcedure>)> {
+    // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
+    let given = unsafe { read_sized(options, "options")? };
+    let mut config = MonitorConfig::default();
+    let Some(given) = given else {
+        return Ok((config, None));
+    };
+    config.mode = match given.mode {
+        0 => MonitorMode::Auto,
+        1 => MonitorMode::Background,
+        2 => MonitorMode::Foreground,
+        other => return Err(wrong("mode", other, "one of ftsort_monitor_mode")),
+    };
+    let options = &mut config.options;
+    options.assignment = match given.assignment {
+        0 => Assignment::AllToAll,
+        1 => Assignment::VCube,
+        other => {
+            return Err(wrong(
+                "assignment",
+                other,
+                "one of ftsort_monitor_assignment",
+            ));
         }
-        let or = |value: f64, default: f64| if value == 0.0 { default } else { value };
-        options.interval = or(f64::from(given.interval_ms) / 1e3, options.interval);
-        options.zeta = if given.zeta == 0 {
-            options.zeta
-        } else {
-            given.zeta
-        };
-        options.alpha = or(given.alpha, options.alpha);
-        options.beta = or(given.beta, options.beta);
-        options.multiple = or(given.factor, options.multiple);
-        options.plus = given.plus_ms / 1e3;
-        options.first_threshold = or(given.first_ms / 1e3, options.first_threshold);
-        if given.phi != 0.0 {
-            options.suspicion = Suspicion::Phi(given.phi);
+    };
+    // The library has other units and names for these.
+    for (name, value) in [
+        ("factor", given.factor),
+        ("plus_ms", given.plus_ms),
+        ("first_ms", given.first_ms),
+    ] {
+        if !value.is_finite() || value < 0.0 {
+            return refuse(format!(
+                "options.{name} is {value}: pass a finite number of at least 0"
+            ));
         }
-        options.self_doubt = given.self_doubt != 0;
-        options.learn_late = given.unforgiving == 0;
-        options.gain = given.gain != 0;
-        options.weights = match given.sharing {
-            0 => false,
-            1 => true,
-            other => return refuse("sharing", other),
-        };
-        wanted.test = given.test.map(|run| {
-            let user = given.user;
-            let procedure = Procedure { run, user };
-            Arc::new(move || procedure.answer()) as TestProcedure
-        });
-        Ok(wanted)
     }
+    let or = |value: f64, default: f64| if value == 0.0 { default } else { value };
+    options.interval = or(f64::from(given.interval_ms) / 1e3, options.interval);
+    options.zeta = if given.zeta == 0 {
+        options.zeta
+    } else {
+        given.zeta
+    };
+    options.alpha = or(given.alpha, options.alpha);
+    options.beta = or(given.beta, options.beta);
+    options.multiple = or(given.factor, options.multiple);
+    options.plus = given.plus_ms / 1e3;
+    options.first_threshold = or(given.first_ms / 1e3, options.first_threshold);
+    if given.phi != 0.0 {
+        options.suspicion = Suspicion::Phi(given.phi);
+    }
+    options.self_doubt = given.self_doubt != 0;
+    options.learn_late = given.unforgiving == 0;
+    options.gain = given.gain != 0;
+    options.weights = match given.sharing {
+        0 => false,
+        1 => true,
+        other => return Err(wrong("sharing", other, "one of ftsort_monitor_sharing")),
+    };
+    let test = given.test.map(|run| {
+        let user = given.user;
+        let procedure = Procedure { run, user };
+        Arc::new(move || procedure.answer()) as TestProcedure
+    });
+    Ok((config, test))
 }
 
 /// Starts to monitor the ranks of a group: the Dynamic Group of Recommended Processes (2018 paper). [C]
@@ -266,21 +260,18 @@ pub unsafe extern "C" fn ftsort_monitor_start(
     monitor: *mut *const ftsort_monitor,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    unsafe { clear(monitor.cast::<*mut ftsort_monitor>()) };
+    unsafe { set(monitor, std::ptr::null()) };
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let place = unsafe { monitor.as_mut() };
-        // SAFETY: as above.
-        let (config, test) = match unsafe { Wanted::read(options) } {
-            Ok(wanted) => (Ok(wanted.config), wanted.test),
+        let (config, test) = match unsafe { read_options(options) } {
+            Ok((config, test)) => (Ok(config), test),
             Err(error) => (Err(error), None),
         };
-        let started = group.group.start_monitor_checked(config, test);
-        if let (Some(place), Ok(state)) = (place, &started) {
-            let state = Arc::clone(state);
-            *place = &**group.monitor.insert(Box::new(ftsort_monitor { state }));
-        }
-        started.map(drop)
+        let state = group.group.start_monitor(config, test)?;
+        let started = group.monitor.insert(Box::new(ftsort_monitor { state }));
+        // SAFETY: this function's contract.
+        unsafe { set(monitor, &**started) };
+        Ok(())
     })
 }
 
@@ -371,13 +362,13 @@ pub unsafe extern "C" fn ftsort_monitor_cost(
     answered: *mut u64,
 ) -> c_int {
     // SAFETY: this function's contract.
-    let (monitor, sent, answered) = unsafe { (monitor.as_ref(), sent.as_mut(), answered.as_mut()) };
-    let Some(monitor) = monitor else { return -1 };
-    if let Some(sent) = sent {
-        *sent = monitor.state.messages_sent();
-    }
-    if let Some(answered) = answered {
-        *answered = monitor.state.tests_answered();
+    let Some(monitor) = (unsafe { monitor.as_ref() }) else {
+        return -1;
+    };
+    // SAFETY: this function's contract.
+    unsafe {
+        set(sent, monitor.state.messages_sent());
+        set(answered, monitor.state.tests_answered());
     }
     c_int::from(monitor.state.is_background())
 }

@@ -208,7 +208,7 @@ fn attach(comm: MPI_Comm, refusal: Option<Error>) -> Result<*mut Handle> {
     let error = match agreed {
         Some(Ok(_)) => return Ok(handle),
         Some(Err(error)) => error,
-        None => Error::new(Status::Internal, "a new group is in use"),
+        None => Error::internal("a new group is in use"),
     };
     if stored.is_err() {
         // SAFETY: nothing refers to the handle.

@@ -2,15 +2,15 @@
 
 use std::ffi::c_void;
 
-use super::handle::{Handle, on_group, on_group_for, refuse};
-use super::record::{Wanted, ftsort_record, read_layout};
+use super::handle::{Handle, on_group, on_group_for};
+use super::record::{ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::run::input_of;
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::ProtectedInput;
 use ftsort_core::group::protected::Order;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, refuse};
 
 /// A protected input: the records of this rank and the redundancy that this rank keeps for other ranks.
 ///
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ftsort_protect(
             let given = refusal
                 .and_then(|()| read_layout(record))
                 .and_then(|wanted| input_of(wanted, data, count, "data"));
-            let input = group.group.protect_checked(given)?;
+            let input = group.group.protect(given)?;
             Ok(Box::into_raw(Box::new(ftsort_input { input })))
         })
     }
@@ -80,13 +80,13 @@ pub unsafe extern "C" fn ftsort_run_protected(
     // SAFETY: this function's contract.
     unsafe {
         on_group_for(group, "result", result, |group, refusal| {
-            let arguments = refusal.and_then(|()| {
-                let Some(input) = input.as_mut() else {
-                    return refuse("input is NULL: pass the input of ftsort_protect");
-                };
-                Ok((&mut input.input, read_order(record)?))
+            let mut order = None;
+            let input = refusal.and_then(|()| {
+                let input = protected_input(input)?;
+                order = read_order(record)?;
+                Ok(input)
             });
-            let sorted = group.group.sort_protected_checked(arguments)?;
+            let sorted = group.group.sort_protected(input, order)?;
             Ok(hand_over(ftsort_result::sorted(sorted)))
         })
     }
@@ -119,35 +119,34 @@ pub unsafe extern "C" fn ftsort_input_update(
     count: usize,
 ) -> ftsort_status {
     on_group(group, |group| {
+        let mut records: &[u8] = &[];
         // SAFETY: this function's contract.
-        let input = match unsafe { input.as_mut() } {
-            Some(input) => Ok(&mut input.input),
-            None => refuse("input is NULL: pass the input of ftsort_protect"),
-        };
-        let arguments = input.and_then(|input| {
-            let array = CArray {
-                name: "data",
-                data,
-                count_name: "count",
-                count,
-                element_bytes: input.layout().record_bytes(),
-            };
+        let input = unsafe { protected_input(input) }.and_then(|input| {
+            let size = input.layout().record_bytes();
             // SAFETY: this function's contract.
-            Ok((input, unsafe { array.bytes()? }))
+            records = unsafe { CArray::of_records("data", data, count, size).bytes()? };
+            Ok(input)
         });
-        group.group.update_checked(arguments)
+        group.group.update(input, records)
     })
+}
+
+/// # Safety
+/// `input` is NULL or live.
+unsafe fn protected_input<'i>(input: *mut ftsort_input) -> Result<&'i mut ProtectedInput> {
+    // SAFETY: this function's contract.
+    match unsafe { input.as_mut() } {
+        Some(input) => Ok(&mut input.input),
+        None => refuse("input is NULL: pass the input of ftsort_protect"),
+    }
 }
 
 /// # Safety
 /// As for [`ftsort_run_protected`].
 unsafe fn read_order(record: *const ftsort_record) -> Result<Option<Order>> {
-    if record.is_null() {
-        return Ok(None);
-    }
     // SAFETY: this function's contract.
-    let Wanted { layout, stable } = unsafe { read_layout(record)? };
-    Ok(Some(Order { layout, stable }))
+    let order = (!record.is_null()).then(|| unsafe { read_layout(record) });
+    order.transpose()
 }
 
 /// Releases a protected input and its redundancy; NULL is allowed. Results of its sorts stay valid. [L]

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::ffi::{c_int, c_void};
 
 use super::settings::read_sized;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_core::group::protected::Order;
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::record::{Comparator, Fields, Layout, PartFields, check_part_count};
 
 /// The type of a key.
@@ -97,23 +98,13 @@ pub struct ftsort_record {
     pub type_id: u64,
 }
 
-/// The layout of a record, and whether the order of equal keys matters.
-pub(super) struct Wanted {
-    pub layout: Layout,
-    pub stable: bool,
-}
-
 /// # Safety
 /// As for [`read_sized`]; `parts` is NULL or valid for `part_count` keys; `compare` keeps its contract as long as the layout exists.
-pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted> {
+pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Order> {
     // SAFETY: the caller's contract; the struct holds numbers, pointers and an optional function.
     let record = unsafe { read_sized(record, "record")? };
-    let record = record.ok_or_else(|| {
-        Error::new(
-            Status::Argument,
-            "record is NULL: start from an FTSORT_RECORD_ macro",
-        )
-    })?;
+    let record = record
+        .ok_or_else(|| Error::argument("record is NULL: start from an FTSORT_RECORD_ macro"))?;
     let record_bytes = record.record_bytes;
     let compare = record.compare.map(|function| {
         let caller = Caller {
@@ -133,7 +124,7 @@ pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted>
         compare,
         parts,
     })?;
-    Ok(Wanted {
+    Ok(Order {
         layout: layout.with_type_id(record.type_id),
         stable: record.stable != 0,
     })
@@ -151,9 +142,8 @@ unsafe fn parts_of(record: &ftsort_record) -> Result<Vec<PartFields>> {
         return Ok(Vec::new());
     }
     if record.parts.is_null() {
-        return Err(Error::new(
-            Status::Argument,
-            format!("record.parts is NULL, but record.part_count is {count}: pass {count} keys"),
+        return refuse(format!(
+            "record.parts is NULL, but record.part_count is {count}: pass {count} keys"
         ));
     }
     // SAFETY: not NULL, and valid by this function's contract.

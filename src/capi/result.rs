@@ -4,12 +4,12 @@ use std::ffi::c_void;
 
 use super::group::ftsort;
 use super::guard::keep_text;
-use super::handle::{Handle, on_group, refuse};
+use super::handle::{Handle, on_group};
 use super::status::ftsort_status;
-use ftsort_core::group::{FinalStates, Sorted, SortedBlock};
+use ftsort_core::group::{FinalStates, Sorted};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::error::{Result, Status, refuse};
 use ftsort_kernels::record::Layout;
 
 /// The blocks that a sort, rounds or a tree leave on this rank, in ascending order of node.
@@ -179,10 +179,9 @@ impl ftsort_result {
     pub(super) fn column(&self, index: usize, column: usize) -> Option<(&[u8], usize)> {
         match &self.content {
             Content::Sorted(sorted) => sorted.column(index, column),
-            Content::States(states) => Some((&states.get(index)?.1[..], 1)).filter(|_| column == 0),
-            Content::Bytes(bytes) => Some((&bytes.get(index)?.1[..], 1)).filter(|_| column == 0),
-            Content::Array(array) => {
-                (index == 0 && column == 0).then(|| (array.bytes(), array.layout.record_bytes()))
+            _ => {
+                let (_, data, element_bytes, _) = self.part(index).filter(|_| column == 0)?;
+                Some((data, element_bytes))
             }
         }
     }
@@ -199,39 +198,48 @@ impl ftsort_result {
     fn total(&self) -> u64 {
         match &self.content {
             Content::Sorted(sorted) => sorted.total(),
-            Content::States(states) => states.iter().map(|(_, state)| state.len() as u64).sum(),
-            Content::Bytes(bytes) => bytes.iter().map(|(_, bytes)| bytes.len() as u64).sum(),
-            Content::Array(array) => array.count as u64,
+            _ => {
+                let blocks = (0..self.count()).filter_map(|index| self.block(index));
+                blocks.map(|block| block.count as u64).sum()
+            }
+        }
+    }
+
+    /// The node and the bytes of a block, the size of an element, and the place of the first one in the whole result.
+    fn part(&self, index: usize) -> Option<(Node, &[u8], usize, u64)> {
+        match &self.content {
+            Content::Sorted(sorted) => {
+                let block = sorted.block(index)?;
+                Some((
+                    block.node,
+                    block.records,
+                    sorted.record_bytes(),
+                    block.offset,
+                ))
+            }
+            Content::States(states) => {
+                let (node, state) = states.get(index)?;
+                Some((node, state, 1, 0))
+            }
+            Content::Bytes(bytes) => {
+                let (node, bytes) = bytes.get(index)?;
+                Some((*node, bytes, 1, 0))
+            }
+            Content::Array(array) => {
+                let part = (array.node, array.bytes(), array.layout.record_bytes(), 0);
+                Some(part).filter(|_| index == 0)
+            }
         }
     }
 
     fn block(&self, index: usize) -> Option<ftsort_block> {
-        let block = |node: Node, data: &[u8], element_bytes: usize, offset: u64| ftsort_block {
+        let (node, data, element_bytes, offset) = self.part(index)?;
+        Some(ftsort_block {
             node: node.0 as i32,
             data: address_of(data),
             count: data.len() / element_bytes,
             offset,
-        };
-        match &self.content {
-            Content::Sorted(sorted) => {
-                let SortedBlock {
-                    node,
-                    offset,
-                    records,
-                } = sorted.block(index)?;
-                Some(block(node, records, sorted.record_bytes(), offset))
-            }
-            Content::States(states) => {
-                let (node, state) = states.get(index)?;
-                Some(block(node, state, 1, 0))
-            }
-            Content::Bytes(bytes) => {
-                let (node, bytes) = bytes.get(index)?;
-                Some(block(*node, bytes, 1, 0))
-            }
-            Content::Array(array) => (index == 0)
-                .then(|| block(array.node, array.bytes(), array.layout.record_bytes(), 0)),
-        }
+        })
     }
 }
 
@@ -312,14 +320,14 @@ unsafe fn recover_on(group: &mut ftsort, result: *mut ftsort_result) -> Result<(
     // SAFETY: this function's contract.
     let result = unsafe { result.as_mut() };
     let refused = match result.map(|result| &mut result.content) {
-        Some(Content::Sorted(sorted)) => return group.group.recover_checked(Ok(sorted)),
-        Some(Content::States(states)) => return group.group.recover_states_checked(Ok(states)),
+        Some(Content::Sorted(sorted)) => return group.group.recover(sorted),
+        Some(Content::States(states)) => return group.group.recover_states(states),
         Some(Content::Bytes(_) | Content::Array(_)) => {
             refuse("result is of a tree or an array: pass a result of a sort or of rounds")
         }
         None => refuse("result is NULL: pass the result of this rank"),
     };
-    group.group.recover_checked(refused)
+    group.group.recover(refused)
 }
 
 /// Releases a result, its blocks and its redundancy; NULL is allowed. [L]

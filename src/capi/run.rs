@@ -4,10 +4,11 @@ use std::ffi::c_void;
 
 use super::group::ftsort;
 use super::handle::{Handle, on_group_for};
-use super::record::{Wanted, ftsort_record, read_layout};
+use super::record::{ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::slices::CArray;
 use super::status::ftsort_status;
+use ftsort_core::group::protected::Order;
 use ftsort_core::group::{SortInput, Sorted};
 use ftsort_kernels::error::Result;
 
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn ftsort_run(
 /// As for [`ftsort_run`].
 pub(super) unsafe fn sort_on<'a>(
     group: *mut Handle,
-    wanted: impl FnOnce() -> Result<Wanted>,
+    order: impl FnOnce() -> Result<Order>,
     data: *const c_void,
     count: usize,
     result: *mut *mut ftsort_result,
@@ -64,8 +65,8 @@ pub(super) unsafe fn sort_on<'a>(
     unsafe {
         on_group_for(group, "result", result, |group, refusal| {
             let input = refusal
-                .and_then(|()| wanted())
-                .and_then(|wanted| input_of(wanted, data, count, "data"));
+                .and_then(|()| order())
+                .and_then(|order| input_of(order, data, count, "data"));
             Ok(hand_over(ftsort_result::sorted(sort(group, input)?)))
         })
     }
@@ -76,19 +77,13 @@ pub(super) unsafe fn sort_on<'a>(
 /// # Safety
 /// `data` is NULL, or valid for `count` records and unchanged as long as the input is used.
 pub(super) unsafe fn input_of<'a>(
-    wanted: Wanted,
+    order: Order,
     data: *const c_void,
     count: usize,
     name: &str,
 ) -> Result<SortInput<'a>> {
-    let Wanted { layout, stable } = wanted;
-    let array = CArray {
-        name,
-        data,
-        count_name: "count",
-        count,
-        element_bytes: layout.record_bytes(),
-    };
+    let Order { layout, stable } = order;
+    let array = CArray::of_records(name, data, count, layout.record_bytes());
     Ok(SortInput {
         // SAFETY: this function's contract.
         records: unsafe { array.bytes()? },

@@ -4,14 +4,14 @@ use std::ffi::c_void;
 
 use super::columns::records_of;
 use super::group::ftsort;
-use super::handle::{Handle, on_group, refuse};
+use super::handle::{Handle, on_group};
 use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::run::sort_on;
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::SortInput;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, refuse};
 
 /// Finds the records at given positions of the sorted order. [C]
 ///
@@ -41,12 +41,7 @@ pub unsafe extern "C" fn ftsort_select(
     records: *mut c_void,
 ) -> ftsort_status {
     on_group(group, |group| {
-        let wanted = Numbers {
-            name: "positions",
-            data: positions,
-            count_name: "position_count",
-            count: position_count,
-        };
+        let wanted = Numbers(("positions", positions), ("position_count", position_count));
         // SAFETY: this function's contract.
         unsafe {
             find(
@@ -54,7 +49,7 @@ pub unsafe extern "C" fn ftsort_select(
                 records_of(record, data, count, "data"),
                 wanted,
                 records,
-                |group, arguments| group.group.select_checked(arguments),
+                |group, input, wanted| group.group.select(input, wanted),
             )
         }
     })
@@ -88,12 +83,7 @@ pub unsafe extern "C" fn ftsort_quantiles(
     records: *mut c_void,
 ) -> ftsort_status {
     on_group(group, |group| {
-        let wanted = Numbers {
-            name: "fractions",
-            data: fractions,
-            count_name: "fraction_count",
-            count: fraction_count,
-        };
+        let wanted = Numbers(("fractions", fractions), ("fraction_count", fraction_count));
         // SAFETY: this function's contract.
         unsafe {
             find(
@@ -101,7 +91,7 @@ pub unsafe extern "C" fn ftsort_quantiles(
                 records_of(record, data, count, "data"),
                 wanted,
                 records,
-                |group, arguments| group.group.quantiles_checked(arguments),
+                |group, input, wanted| group.group.quantiles(input, wanted),
             )
         }
     })
@@ -131,21 +121,13 @@ pub unsafe extern "C" fn ftsort_top(
     top: u64,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    let sort = |group: &mut ftsort, input: Result<_>| {
-        let arguments = input.map(|input| (input, top));
-        group.group.top_checked(arguments)
-    };
+    let sort = |group: &mut ftsort, input: Result<_>| group.group.top(input, top);
     // SAFETY: this function's contract.
     unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }
 
-/// Numbers that the caller passes, with the names of their arguments for error texts.
-struct Numbers<'n, T> {
-    name: &'n str,
-    data: *const T,
-    count_name: &'n str,
-    count: usize,
-}
+/// Numbers that the caller passes, and how many they are, with the names of both arguments for error texts.
+struct Numbers<'n, T>((&'n str, *const T), (&'n str, usize));
 
 impl<T> Numbers<'_, T> {
     /// The numbers, and that `records` has a place for as many records of this size.
@@ -153,27 +135,24 @@ impl<T> Numbers<'_, T> {
     /// # Safety
     /// The numbers are NULL or valid as long as the slice is used.
     unsafe fn read<'a>(&self, records: *mut c_void, record_bytes: usize) -> Result<&'a [T]> {
-        let array = |name, data, element_bytes| CArray {
-            name,
-            data,
-            count_name: self.count_name,
-            count: self.count,
-            element_bytes,
+        let Numbers((name, data), length) = *self;
+        let places = CArray {
+            element_bytes: record_bytes,
+            ..CArray::of(("records", records.cast_const()), length)
         };
-        array("records", records.cast_const(), record_bytes).check()?;
-        array(self.name, self.data.cast(), size_of::<T>()).check()?;
-        if self.count == 0 {
+        places.check()?;
+        CArray::of((name, data), length).check()?;
+        if length.1 == 0 {
             return Ok(&[]);
         }
-        if !self.data.is_aligned() {
+        if !data.is_aligned() {
             return refuse(format!(
-                "{} is not aligned to {} bytes: pass an array of numbers",
-                self.name,
+                "{name} is not aligned to {} bytes: pass an array of numbers",
                 align_of::<T>()
             ));
         }
         // SAFETY: not NULL, aligned, and valid by this function's contract.
-        Ok(unsafe { std::slice::from_raw_parts(self.data, self.count) })
+        Ok(unsafe { std::slice::from_raw_parts(data, length.1) })
     }
 }
 
@@ -186,14 +165,15 @@ unsafe fn find<'a, T: 'a>(
     input: Result<SortInput<'a>>,
     wanted: Numbers<'_, T>,
     records: *mut c_void,
-    find: impl FnOnce(&mut ftsort, Result<(SortInput<'a>, &'a [T])>) -> Result<Vec<u8>>,
+    find: impl FnOnce(&mut ftsort, Result<SortInput<'a>>, &[T]) -> Result<Vec<u8>>,
 ) -> Result<()> {
-    let arguments = input.and_then(|input| {
+    let mut numbers: &[T] = &[];
+    let input = input.and_then(|input| {
         // SAFETY: this function's contract.
-        let wanted = unsafe { wanted.read(records, input.layout.record_bytes())? };
-        Ok((input, wanted))
+        numbers = unsafe { wanted.read(records, input.layout.record_bytes())? };
+        Ok(input)
     });
-    let found = find(group, arguments)?;
+    let found = find(group, input, numbers)?;
     if !found.is_empty() {
         // SAFETY: the place was checked; the library's records do not overlap those of the caller.
         unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), records.cast(), found.len()) };

@@ -19,7 +19,7 @@ use ftsort_core::store::disk::FileOptions;
 use ftsort_core::store::parity::ParityShape;
 use ftsort_core::transport::{Repair, Timeout};
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::kernel::Threads;
 
 /// `ftsort_config.timeout_ms`: waits never end by a timeout.
@@ -142,14 +142,11 @@ pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<
     // No compiler lays out a struct that ends within a member. Such a size would leave half of a pointer.
     let ends_well = size.is_multiple_of(align_of::<T>());
     if size < size_of::<usize>() || size > size_of::<T>() || !ends_well {
-        return Err(Error::new(
-            Status::Argument,
-            format!(
-                "{name}.struct_size is {size}; this library knows up to {} bytes, in steps of {}: start from \
+        return refuse(format!(
+            "{name}.struct_size is {size}; this library knows up to {} bytes, in steps of {}: start from \
                  the _INIT macro",
-                size_of::<T>(),
-                align_of::<T>()
-            ),
+            size_of::<T>(),
+            align_of::<T>()
         ));
     }
     // SAFETY: T may be all zero, and `size` bytes of the caller's struct are readable.
@@ -196,18 +193,15 @@ pub(super) unsafe fn size_to_write<T>(name: &str, out: *const T) -> Result<usize
     let size = (!out.is_null()).then(|| unsafe { out.cast::<usize>().read() });
     size.filter(|size| *size >= size_of::<usize>())
         .ok_or_else(|| {
-            let text = format!(
+            Error::argument(format!(
                 "{name} is NULL, or {name}.struct_size is too small: start from the _INIT macro"
-            );
-            Error::new(Status::Argument, text)
+            ))
         })
 }
 
-fn wrong(name: &str, value: impl Display, expected: &str) -> Error {
-    Error::new(
-        Status::Argument,
-        format!("config.{name} is {value}, expected {expected}"),
-    )
+/// The error of a member of the configuration.
+pub(super) fn wrong(name: &str, value: impl Display, expected: &str) -> Error {
+    Error::argument(format!("config.{name} is {value}, expected {expected}"))
 }
 
 /// Returns the shape of parity groups.
@@ -263,13 +257,10 @@ impl Settings {
             milliseconds => Timeout::Seconds(f64::from(milliseconds) / 1e3),
         };
         if matches!(timeout, Timeout::Seconds(_)) && repair == Repair::Shrink {
-            return Err(Error::new(
-                Status::Argument,
-                format!(
-                    "config.timeout_ms is {}, but the barriers of FTSORT_REPAIR_SHRINK have no timeout: \
+            return refuse(format!(
+                "config.timeout_ms is {}, but the barriers of FTSORT_REPAIR_SHRINK have no timeout: \
                      set config.timeout_ms to 0, or config.repair to FTSORT_REPAIR_AGREE",
-                    config.timeout_ms
-                ),
+                config.timeout_ms
             ));
         }
         // SAFETY: the caller's contract.
@@ -282,19 +273,15 @@ impl Settings {
             (0, _) => StoreChoice::Memory(config.replicas.max(1) as usize),
             (1, Some(directory)) => directory_store(&directory, files),
             (1, None) => {
-                return Err(Error::new(
-                    Status::Argument,
+                return refuse(
                     "config.store_directory is NULL, but config.store is FTSORT_STORE_DIRECTORY",
-                ));
+                );
             }
             (2, _) => StoreChoice::Memory(0),
             (3, _) if config.reload.is_some() => StoreChoice::Memory(0),
             (4, _) => StoreChoice::Parity(parity_of(&config)?),
             (3, _) => {
-                return Err(Error::new(
-                    Status::Argument,
-                    "config.reload is NULL, but config.store is FTSORT_STORE_RELOAD",
-                ));
+                return refuse("config.reload is NULL, but config.store is FTSORT_STORE_RELOAD");
             }
             (other, _) => return Err(wrong("store", other, "an ftsort_store")),
         };

@@ -8,7 +8,7 @@ use super::handle::{clear, place_of};
 use super::result::{ftsort_result, hand_over};
 use super::settings::read_sized;
 use super::status::ftsort_status;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 
 /// Options of ftsort_rounds_simulate. Start from FTSORT_SIMULATION_OPTIONS_INIT; zero selects the default.
 /// Later versions append members. Borrowed for the call.
@@ -84,6 +84,7 @@ pub unsafe extern "C" fn ftsort_rounds_simulate(
 #[cfg(not(feature = "simulation"))]
 mod simulated {
     use super::*;
+    use ftsort_kernels::error::Status;
 
     pub unsafe fn run(
         _rounds: *const ftsort_rounds,
@@ -111,15 +112,12 @@ mod simulated {
     use ftsort_core::store::parity::ParityShape;
     use ftsort_core::vcube::Node;
     use ftsort_kernels::buffer::Slice;
+    use ftsort_kernels::error::refuse;
     use ftsort_sim::StoreKind;
     use ftsort_sim::simulate::{SimulationRun, SimulationSetting, run_with_failures};
     use ftsort_sim::transport::{Failure, FailureMode};
 
     const MOST_RANKS: usize = 256;
-
-    fn refuse<T>(text: String) -> Result<T> {
-        Err(Error::new(Status::Argument, text))
-    }
 
     /// # Safety
     /// As for [`ftsort_rounds_simulate`].
@@ -239,22 +237,14 @@ mod simulated {
         ranks: usize,
     ) -> Result<Vec<Vec<u8>>> {
         if states.is_null() || bytes.is_null() {
-            return refuse(
-                "states or bytes is NULL: pass an array with an entry for each rank".into(),
-            );
+            return refuse("states or bytes is NULL: pass an array with an entry for each rank");
         }
         let mut inputs = Vec::with_capacity(ranks);
         for rank in 0..ranks {
             // SAFETY: one entry for each rank by this function's contract.
             let (state, bytes) = unsafe { (*states.add(rank), *bytes.add(rank)) };
             let (name, count_name) = (format!("states[{rank}]"), format!("bytes[{rank}]"));
-            let array = CArray {
-                name: &name,
-                data: state,
-                count_name: &count_name,
-                count: bytes,
-                element_bytes: 1,
-            };
+            let array = CArray::of::<u8>((&name, state.cast()), (&count_name, bytes));
             // SAFETY: the state is valid for this number of bytes by this function's contract.
             inputs.push(unsafe { array.bytes()? }.to_vec());
         }
@@ -264,12 +254,11 @@ mod simulated {
     /// Returns the states of all nodes, or the error that all survivors returned. It is an internal error if
     /// the survivors disagree.
     fn summed_up(ended: SimulationRun) -> Result<Vec<(Node, Slice)>> {
-        let wrong = |text: String| Error::new(Status::Internal, text);
         if let Some(misuse) = ended.misuse {
-            return Err(wrong(misuse));
+            return Err(Error::internal(misuse));
         }
         if !ended.hung.is_empty() {
-            return Err(wrong(format!("ranks {:?} hang", ended.hung)));
+            return Err(Error::internal(format!("ranks {:?} hang", ended.hung)));
         }
         let mut states = Vec::new();
         let mut failure: Option<Error> = None;
@@ -290,7 +279,7 @@ mod simulated {
                         .filter(|known| known.status != error.status)
                     {
                         let text = format!("survivors differ: {known}; {error}");
-                        return Err(wrong(text));
+                        return Err(Error::internal(text));
                     }
                     if says_more {
                         failure = Some(error);
@@ -304,7 +293,9 @@ mod simulated {
                 Ok(states)
             }
             Some(error) if right == 0 => Err(error),
-            Some(error) => Err(wrong(format!("survivors differ: success; {error}"))),
+            Some(error) => Err(Error::internal(format!(
+                "survivors differ: success; {error}"
+            ))),
         }
     }
 }

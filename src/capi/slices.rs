@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, refuse};
 
 /// An array as C passes it, with the names of its arguments for error texts.
 #[derive(Clone, Copy)]
@@ -15,14 +15,35 @@ pub(super) struct CArray<'n> {
 }
 
 impl<'n> CArray<'n> {
-    /// Returns an array of bytes; the argument `bytes` is its length.
-    pub fn of_bytes(name: &'n str, data: *const c_void, bytes: usize) -> CArray<'n> {
+    /// Returns an array of values, with the names of both arguments.
+    pub fn of<T>(
+        (name, data): (&'n str, *const T),
+        (count_name, count): (&'n str, usize),
+    ) -> CArray<'n> {
         CArray {
             name,
-            data,
-            count_name: "bytes",
-            count: bytes,
-            element_bytes: 1,
+            data: data.cast(),
+            count_name,
+            count,
+            element_bytes: size_of::<T>(),
+        }
+    }
+
+    /// Returns an array of bytes; the argument `bytes` is its length.
+    pub fn of_bytes(name: &'n str, data: *const c_void, bytes: usize) -> CArray<'n> {
+        CArray::of::<u8>((name, data.cast()), ("bytes", bytes))
+    }
+
+    /// Returns an array of records; the argument `count` is its length.
+    pub fn of_records(
+        name: &'n str,
+        data: *const c_void,
+        count: usize,
+        record_bytes: usize,
+    ) -> CArray<'n> {
+        CArray {
+            element_bytes: record_bytes,
+            ..CArray::of((name, data), ("count", count))
         }
     }
 
@@ -36,7 +57,6 @@ impl<'n> CArray<'n> {
             count,
             element_bytes,
         } = self;
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         let most = isize::MAX as usize / element_bytes.max(1);
         if count > most {
             return refuse(format!(
@@ -73,6 +93,7 @@ impl<'n> CArray<'n> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::error::Status;
 
     fn error_of(array: CArray<'_>) -> String {
         // SAFETY: none of these arrays is read.
@@ -87,14 +108,7 @@ mod tests {
         let data = std::ptr::from_ref(&byte).cast();
         let text = error_of(CArray::of_bytes("state", data, isize::MAX as usize + 1));
         assert!(text.starts_with("bytes is 9223372036854775808, "), "{text}");
-        let records = CArray {
-            name: "data",
-            data,
-            count_name: "count",
-            count: usize::MAX / 4,
-            element_bytes: 8,
-        };
-        let text = error_of(records);
+        let text = error_of(CArray::of_records("data", data, usize::MAX / 4, 8));
         assert!(text.starts_with("count is 4611686018427387903, "), "{text}");
     }
 
@@ -116,13 +130,7 @@ mod tests {
     #[test]
     fn reads_the_bytes_of_an_array() {
         let numbers = [1_u16, 2, 3];
-        let array = CArray {
-            name: "data",
-            data: numbers.as_ptr().cast(),
-            count_name: "count",
-            count: numbers.len(),
-            element_bytes: size_of::<u16>(),
-        };
+        let array = CArray::of(("data", numbers.as_ptr()), ("count", numbers.len()));
         // SAFETY: an array of three numbers.
         let bytes = unsafe { array.bytes() }.expect("an array");
         assert_eq!(bytes, bytemuck::cast_slice::<_, u8>(&numbers));

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::OnceLock;
 
-use super::handle::{Handle, on_any_group};
+use super::handle::{Handle, on_any_group, set};
 use super::settings::write_sized;
 use super::status::ftsort_status;
 use crate::ulfm;
@@ -104,9 +104,7 @@ pub unsafe extern "C" fn ftsort_version(major: *mut c_int, minor: *mut c_int, pa
     let parts = parts.map(|part| part.parse().unwrap_or(0));
     for (place, part) in [major, minor, patch].into_iter().zip(parts) {
         // SAFETY: this function's contract.
-        if let Some(place) = unsafe { place.as_mut() } {
-            *place = part;
-        }
+        unsafe { set(place, part) };
     }
 }
 

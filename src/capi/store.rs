@@ -3,23 +3,22 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::group::ftsort;
-use super::handle::{
-    Handle, clear, on_group, on_group_locally, place_of, place_or_refusal, preset, refuse,
-};
+use super::handle::{Handle, on_group, on_group_locally, place_of, set};
 use super::record::{ftsort_record, read_layout};
 use super::result::{address_of, ftsort_result};
 use super::run::sort_on;
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::vcube::Node;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 
 /// Converts a number from C to a node. A negative number becomes an invalid node, which the group refuses.
 fn node_of(node: i32) -> Result<Node> {
     let found = u32::try_from(node).map(Node);
     found.map_err(|_| {
-        let text = format!("node is {node}, but the nodes of the hypercube start from 0");
-        Error::new(Status::Argument, text)
+        Error::argument(format!(
+            "node is {node}, but the nodes of the hypercube start from 0"
+        ))
     })
 }
 
@@ -51,16 +50,13 @@ pub unsafe extern "C" fn ftsort_store_open(
     found: *mut c_int,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    unsafe { preset(found, 0) };
+    unsafe { set(found, 0) };
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let (place, refusal) = unsafe { place_or_refusal("found", found) };
+        let name = unsafe { place_of("found", found).and_then(|_| name_of(name)) };
+        let is_found = group.group.open_states(name)?;
         // SAFETY: this function's contract.
-        let name = refusal.and_then(|()| unsafe { name_of(name) });
-        let is_found = group.group.open_states_checked(name)?;
-        if let Some(place) = place {
-            *place = is_found.into();
-        }
+        unsafe { set(found, is_found.into()) };
         Ok(())
     })
 }
@@ -130,17 +126,16 @@ pub unsafe extern "C" fn ftsort_store_get(
 ) -> ftsort_status {
     // SAFETY: this function's contract.
     unsafe {
-        clear(state.cast::<*mut c_void>());
-        preset(bytes, 0);
+        set(state, std::ptr::null());
+        set(bytes, 0);
     }
     on_group_locally(group, |group| {
         // SAFETY: this function's contract.
-        let (place, bytes) = unsafe { (place_of("state", state)?, bytes.as_mut()) };
+        let place = unsafe { place_of("state", state)? };
         let kept = group.group.state(node_of(node)?)?;
         *place = kept.map_or(std::ptr::null(), address_of);
-        if let Some(bytes) = bytes {
-            *bytes = kept.map_or(0, <[u8]>::len);
-        }
+        // SAFETY: this function's contract.
+        unsafe { set(bytes, kept.map_or(0, <[u8]>::len)) };
         Ok(())
     })
 }
@@ -172,14 +167,13 @@ pub unsafe extern "C" fn ftsort_store_commit(
     committed: *mut c_int,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    unsafe { preset(committed, 0) };
+    unsafe { set(committed, 0) };
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let (place, refusal) = unsafe { place_or_refusal("committed", committed) };
+        let refusal = unsafe { place_of("committed", committed) }.map(drop);
         let commit = group.group.commit_states_checked(done != 0, refusal)?;
-        if let Some(place) = place {
-            *place = commit.is_committed.into();
-        }
+        // SAFETY: as above.
+        unsafe { set(committed, commit.is_committed.into()) };
         commit.moved
     })
 }

@@ -6,15 +6,16 @@ use std::hash::{Hash, Hasher};
 use twox_hash::XxHash3_64;
 
 use super::buffer::ftsort_buffer;
-use super::record::{Wanted, ftsort_record, read_layout};
+use super::record::{ftsort_record, read_layout};
 use super::settings::read_sized;
+use ftsort_core::group::protected::Order;
 use ftsort_core::group::{MergeOperation, TreeOptions};
 use ftsort_core::members::Rank;
 use ftsort_core::tree::fold::{Elementwise, Operation};
 use ftsort_core::tree::plan::Remedy;
 use ftsort_core::tree::run::traverse::MergeOperator;
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::record::KeyKind;
 
 /// The operation that merges two contributions in ftsort_tree_merge.
@@ -151,11 +152,10 @@ impl Options {
             other => return Err(wrong("reroute", other, "one of ftsort_tree_remedy")),
         };
         if given.links.is_null() && given.link_count > 0 {
-            let text = format!(
+            return refuse(format!(
                 "options.links is NULL, but options.link_count is {}: pass two ranks for each link",
                 given.link_count
-            );
-            return Err(Error::new(Status::Argument, text));
+            ));
         }
         for index in 0..given.link_count {
             // SAFETY: `links` is not NULL, and has two numbers for each link by the caller's contract.
@@ -163,9 +163,9 @@ impl Options {
             let one = rank_of("a rank in options.links", ends[0], ranks)?;
             let other = rank_of("a rank in options.links", ends[1], ranks)?;
             if one == other {
-                let text =
-                    format!("options.links has a link from rank {one} to itself: name two ranks");
-                return Err(Error::new(Status::Argument, text));
+                return refuse(format!(
+                    "options.links has a link from rank {one} to itself: name two ranks"
+                ));
             }
             read.tree.request.links.push((one, other));
         }
@@ -207,7 +207,7 @@ impl Options {
             0 => Ok(MergeOperation::Concatenate),
             1 => {
                 // SAFETY: this function's contract.
-                let Wanted { layout, stable } = unsafe { read_layout(self.record)? };
+                let Order { layout, stable } = unsafe { read_layout(self.record)? };
                 let ordered = ordered || stable;
                 Ok(MergeOperation::Sorted { layout, ordered })
             }
@@ -222,19 +222,17 @@ impl Options {
                     user: self.user,
                     ordered,
                 }))),
-                None => Err(Error::new(
-                    Status::Argument,
+                None => refuse(
                     "options.operation is FTSORT_TREE_CALL, but options.merge is NULL: set the callback",
-                )),
+                ),
             },
             other => Err(wrong("operation", other, "one of ftsort_tree_op")),
         }
     }
 }
 
-fn wrong(name: &str, value: i32, expected: &str) -> Error {
-    let text = format!("options.{name} is {value}: pass {expected}");
-    Error::new(Status::Argument, text)
+pub(super) fn wrong(name: &str, value: i32, expected: &str) -> Error {
+    Error::argument(format!("options.{name} is {value}: pass {expected}"))
 }
 
 /// Checks that a number is a rank of the group.
@@ -243,11 +241,10 @@ pub(super) fn rank_of(name: &str, value: i32, ranks: usize) -> Result<Rank> {
         .ok()
         .filter(|rank| (*rank as usize) < ranks);
     rank.map(Rank).ok_or_else(|| {
-        let text = format!(
+        Error::argument(format!(
             "{name} is {value}, but the group has the ranks 0 to {}",
             ranks - 1
-        );
-        Error::new(Status::Argument, text)
+        ))
     })
 }
 

@@ -4,13 +4,13 @@ use std::ffi::c_void;
 
 #[cfg(feature = "testing")]
 use super::guard::without_group;
-use super::handle::{Handle, clear, on_group, on_group_locally, place_of, refuse};
+use super::handle::{Handle, clear, on_group, on_group_locally, place_of, set};
 use super::record::{ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::Verification;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, refuse};
 use ftsort_kernels::record::Layout;
 
 /// Verifies that a result is in order and consists of the records that were sorted. [C]
@@ -46,8 +46,7 @@ pub unsafe extern "C" fn ftsort_result_verify(
         let ranks = group.group.members().ranks();
         let prepare = || {
             // SAFETY: this function's contract.
-            let (result, violations) =
-                unsafe { (result.as_ref(), place_of("violations", violations)?) };
+            let result = unsafe { place_of("violations", violations).map(|_| result.as_ref())? };
             let Some(result) = result else {
                 return refuse("result is NULL: pass the result of this rank");
             };
@@ -56,24 +55,16 @@ pub unsafe extern "C" fn ftsort_result_verify(
             // SAFETY: this function's contract.
             let input = unsafe { input_of(input, count, layout)? };
             let layout = layout.clone();
-            Ok((
-                violations,
-                Verification {
-                    layout,
-                    parts,
-                    input,
-                    total,
-                },
-            ))
+            Ok(Verification {
+                layout,
+                parts,
+                input,
+                total,
+            })
         };
-        let (place, brought) = match prepare() {
-            Ok((place, brought)) => (Some(place), Ok(brought)),
-            Err(error) => (None, Err(error)),
-        };
-        let found = group.group.verify_checked(brought)?;
-        if let Some(place) = place {
-            *place = found;
-        }
+        let found = group.group.verify_checked(prepare())?;
+        // SAFETY: this function's contract.
+        unsafe { set(violations, found) };
         Ok(())
     })
 }
@@ -131,7 +122,7 @@ unsafe fn read_array(
     let layout = unsafe { read_layout(record)? }.layout;
     let size = layout.record_bytes();
     // SAFETY: this function's contract.
-    unsafe { records_at("data", data, count, size).bytes()? };
+    unsafe { CArray::of_records("data", data, count, size).bytes()? };
     let alignment = size.min(8);
     if count > 0 && size.is_power_of_two() && !data.addr().is_multiple_of(alignment) {
         return refuse(format!(
@@ -155,21 +146,6 @@ pub unsafe fn check_array(
     without_group(|| unsafe { read_array(record, data, count) }.map(drop))
 }
 
-fn records_at(
-    name: &'static str,
-    data: *const c_void,
-    count: usize,
-    record_bytes: usize,
-) -> CArray<'static> {
-    CArray {
-        name,
-        data,
-        count_name: "count",
-        count,
-        element_bytes: record_bytes,
-    }
-}
-
 /// The records that were sorted; None if the caller passes none.
 ///
 /// # Safety
@@ -180,6 +156,7 @@ unsafe fn input_of<'a>(
     layout: &Layout,
 ) -> Result<Option<&'a [u8]>> {
     // SAFETY: this function's contract.
-    let bytes = unsafe { records_at("input", input, count, layout.record_bytes()).bytes()? };
+    let bytes =
+        unsafe { CArray::of_records("input", input, count, layout.record_bytes()).bytes()? };
     Ok((!input.is_null()).then_some(bytes))
 }

@@ -1,6 +1,6 @@
 //! An MPI communicator that the library owns: created once, freed once, with errors returned as values.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mpi_sys::{MPI_Comm, MPI_Errhandler, MPI_Group, MPI_Request};
@@ -48,14 +48,20 @@ pub fn check(code: c_int, call: &str) -> Result<()> {
 }
 
 fn error_string(code: c_int) -> String {
-    let mut text = [0 as c_char; mpi_sys::MPI_MAX_ERROR_STRING as usize + 1];
-    let mut length: c_int = 0;
-    // SAFETY: the buffer has MPI_MAX_ERROR_STRING characters and one more for the end.
-    let text = unsafe {
-        mpi_sys::MPI_Error_string(code, text.as_mut_ptr(), &mut length);
-        CStr::from_ptr(text.as_ptr())
-    };
+    // SAFETY: the buffer has the length that MPI demands.
+    let (_, text) = text_of(mpi_sys::MPI_MAX_ERROR_STRING, |text, length| unsafe {
+        mpi_sys::MPI_Error_string(code, text, length)
+    });
     text.to_string_lossy().into_owned()
+}
+
+/// Returns the return value of an MPI call, and the text that it writes to a buffer of `most` characters and one more
+/// for the end. The call also receives a place for the length of the text.
+pub fn text_of(most: u32, call: impl FnOnce(*mut c_char, &mut c_int) -> c_int) -> (c_int, CString) {
+    let (mut text, mut length) = (vec![0_u8; most as usize + 1], 0);
+    let code = call(text.as_mut_ptr().cast(), &mut length);
+    let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+    (code, text.into())
 }
 
 /// Lets MPI return the errors of a caller's communicator as values, and sets the caller's error handler again at the end.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::comm::Comm;
 use super::requests::{Peer, Requests};
 use super::{Mpi, ext, turn};
+use ftsort_core::group::Datagrams;
 use ftsort_core::members::Rank;
 use ftsort_core::transport::mpi_api::{Look, RecvBuffer, Request};
 use ftsort_kernels::buffer::Buffer;
@@ -74,15 +75,14 @@ impl Mpi {
     }
 }
 
-impl DatagramChannel {
-    /// The clock of the group, in seconds.
-    pub fn now(&self) -> f64 {
+impl Datagrams for DatagramChannel {
+    fn now(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
 
     /// Sends a message that may be lost. A message that is too long, or for a rank that is absent or that MPI has
     /// reported as failed, is dropped: Open MPI may crash in a send to a failed rank.
-    pub fn send(&mut self, to: Rank, message: Vec<u8>) -> Result<()> {
+    fn send(&mut self, to: Rank, message: Vec<u8>) -> Result<()> {
         let has_failed = |peer: &Inbox| peer.rank == to && peer.awaited.is_none();
         if self.peers.iter().any(has_failed) {
             return Ok(());
@@ -108,7 +108,7 @@ impl DatagramChannel {
 
     /// Returns a message that has arrived and its sender, if there is one. Looks at one peer only while a group waits for
     /// its turn.
-    pub fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
+    fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
         for looked in 0..self.peers.len() {
             if looked > 0 && turn::is_awaited() {
                 break;
@@ -136,7 +136,9 @@ impl DatagramChannel {
         }
         Ok(None)
     }
+}
 
+impl DatagramChannel {
     fn listen(&mut self, index: usize) -> Result<()> {
         let place = self.peers[index].place;
         let buffer = self.requests.land(self.limit)?;

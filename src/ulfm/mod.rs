@@ -11,13 +11,13 @@ mod requests;
 mod seen_failures;
 mod turn;
 
-pub use comm::check;
+pub use comm::{check, text_of};
 pub use datagram::DatagramChannel;
 pub use ext::COMPILED_IN;
 pub use turn::leave;
 
 use std::convert::Infallible;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::c_int;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ use ftsort_core::transport::watch::{
     Activity, CONTACT_BYTES, Contact, Liveness, SignsOfLife, Watch,
 };
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use requests::{Peer, Requests};
 use seen_failures::SeenFailures;
 
@@ -92,7 +92,7 @@ pub fn ulfm_state() -> Result<Ulfm> {
             &mut found,
         )
     };
-    comm::check(code, "MPI_Comm_get_attr")?;
+    check(code, "MPI_Comm_get_attr")?;
     // SAFETY: where `found` is set, `value` points to an int of the MPI library's.
     let on = found != 0 && !value.is_null() && unsafe { *value } != 0;
     Ok(if on { Ulfm::On } else { Ulfm::SwitchedOff })
@@ -102,7 +102,7 @@ fn thread_level() -> Result<c_int> {
     let mut level: c_int = 0;
     // SAFETY: a place for one int; MPI is initialised.
     let code = unsafe { mpi_sys::MPI_Query_thread(&mut level) };
-    comm::check(code, "MPI_Query_thread")?;
+    check(code, "MPI_Query_thread")?;
     Ok(level)
 }
 
@@ -119,11 +119,11 @@ pub fn require_mpi() -> Result<()> {
         mpi_sys::MPI_Initialized(&mut initialized);
         mpi_sys::MPI_Finalized(&mut finalized);
     }
-    let refuse = |text: &str| Err(Error::new(Status::State, text));
+    let refused = |text: &str| Err(Error::new(Status::State, text));
     if initialized == 0 {
-        refuse("MPI is not initialised: call MPI_Init or MPI_Init_thread first")
+        refused("MPI is not initialised: call MPI_Init or MPI_Init_thread first")
     } else if finalized != 0 {
-        refuse("MPI is finalised: call this function before MPI_Finalize")
+        refused("MPI is finalised: call this function before MPI_Finalize")
     } else {
         Ok(())
     }
@@ -131,27 +131,21 @@ pub fn require_mpi() -> Result<()> {
 
 /// The name of this process's host, as MPI knows it: the same on all ranks of a host.
 pub fn processor_name() -> Result<String> {
-    let mut name = [0 as c_char; mpi_sys::MPI_MAX_PROCESSOR_NAME as usize + 1];
-    let mut length: c_int = 0;
-    // SAFETY: the buffer is as long as MPI demands, with one character more for the end.
-    let name = unsafe {
-        let code = mpi_sys::MPI_Get_processor_name(name.as_mut_ptr(), &mut length);
-        comm::check(code, "MPI_Get_processor_name")?;
-        CStr::from_ptr(name.as_ptr())
-    };
+    // SAFETY: the buffer has the length that MPI demands.
+    let (code, name) = text_of(mpi_sys::MPI_MAX_PROCESSOR_NAME, |name, length| unsafe {
+        mpi_sys::MPI_Get_processor_name(name, length)
+    });
+    check(code, "MPI_Get_processor_name")?;
     Ok(name.to_string_lossy().into_owned())
 }
 
 /// Returns the first line of the MPI library's version text.
 pub fn library_version() -> String {
-    let mut text = [0 as c_char; mpi_sys::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
-    let mut length: c_int = 0;
-    // SAFETY: the buffer is as long as MPI demands, plus one character for the end; the call is allowed at
-    // any time.
-    let text = unsafe {
-        mpi_sys::MPI_Get_library_version(text.as_mut_ptr(), &mut length);
-        CStr::from_ptr(text.as_ptr())
-    };
+    let most = mpi_sys::MPI_MAX_LIBRARY_VERSION_STRING;
+    // SAFETY: the buffer has the length that MPI demands; the call is allowed at any time.
+    let (_, text) = text_of(most, |text, length| unsafe {
+        mpi_sys::MPI_Get_library_version(text, length)
+    });
     let text = text.to_string_lossy();
     text.lines().next().unwrap_or_default().trim().to_string()
 }
@@ -184,8 +178,8 @@ impl Mpi {
         let (mut rank, mut ranks): (c_int, c_int) = (0, 0);
         // SAFETY: the caller's contract.
         unsafe {
-            comm::check(mpi_sys::MPI_Comm_rank(comm, &mut rank), "MPI_Comm_rank")?;
-            comm::check(mpi_sys::MPI_Comm_size(comm, &mut ranks), "MPI_Comm_size")?;
+            check(mpi_sys::MPI_Comm_rank(comm, &mut rank), "MPI_Comm_rank")?;
+            check(mpi_sys::MPI_Comm_size(comm, &mut ranks), "MPI_Comm_size")?;
         }
         let everyone = Group::of(comm)?;
         let errors = ErrorsReturned::of(comm)?;
@@ -198,11 +192,10 @@ impl Mpi {
             KEEP => Comm::of_caller(comm, errors)?,
             COPY => Comm::create(comm, ulfm == Ulfm::On, c"ftsort")?,
             _ => {
-                return Err(Error::new(
-                    Status::Argument,
+                return refuse(
                     "config.keep_comm differs between ranks, or is not 0 although comm was revoked: set it to 0 on all \
                      ranks, or on none",
-                ));
+                );
             }
         };
         let position = own.positions_of(&everyone, ranks as usize)?;
@@ -251,10 +244,9 @@ impl Mpi {
     fn peer(&self, rank: Rank, tag: Tag) -> Result<Peer> {
         let place = self.position.get(rank.index()).copied().flatten();
         let place = place.ok_or_else(|| {
-            Error::new(
-                Status::Internal,
-                format!("rank {rank} is not in the communicator, but a message names it"),
-            )
+            Error::internal(format!(
+                "rank {rank} is not in the communicator, but a message names it"
+            ))
         })?;
         Ok(Peer {
             place,

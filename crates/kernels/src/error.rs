@@ -214,6 +214,11 @@ pub fn listed<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
 /// The result of a function of ftsort that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Refuses an argument: returns [`Error::argument`] with this text.
+pub fn refuse<T>(text: impl Into<String>) -> Result<T> {
+    Err(Error::argument(text))
+}
+
 /// Runs `work` and returns a panic as an `Internal` error, so that ranks can agree on it and it never unwinds into C.
 pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     caught_as(work, |error| error)

@@ -84,12 +84,11 @@ impl Trace {
         clock: impl Fn() -> f64,
     ) -> Result<Trace> {
         let (file, fresh) = place.open(rank).map_err(|error| {
-            let text = format!(
+            Error::argument(format!(
                 "config.trace (or FTSORT_TRACE) is {:?}, but {}: {error}",
                 place.prefix(),
                 place.path_of(rank).display()
-            );
-            Error::new(Status::Argument, text)
+            ))
         })?;
         let mut trace = Trace {
             place,

@@ -6,16 +6,15 @@
 use super::columns::Columns;
 use super::config::hash_of;
 use super::input::Prepared;
-use super::job::JobStart;
 use super::{Group, JobKind, SortInput, Sorted};
 use crate::engine::Verdict;
+use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::query::groups::{Aggregate, Groups, Summary, summary_bytes};
 use crate::transport::Transport;
 use crate::wire::{Reader, Writer};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
-use ftsort_kernels::memory::MemoryBudget;
 
 impl<T: Transport> Group<T> {
     /// Sorts the records of all ranks and combines those with equal keys: the result has the first record of each key, in
@@ -25,9 +24,8 @@ impl<T: Transport> Group<T> {
     /// As [`Group::sort`]; `Status::Argument` also if the aggregates differ between ranks.
     pub fn group_by(&mut self, input: SortInput<'_>, aggregates: &[Aggregate]) -> Result<Sorted> {
         self.on_copy_of(input, |group, input| {
-            let arguments = input.map(|input| (input, aggregates.to_vec()));
             // SAFETY: `on_copy_of` keeps the records as long as messages may read them.
-            unsafe { group.group_by_checked(arguments) }
+            unsafe { group.group_by_checked(input, aggregates) }
         })
     }
 
@@ -37,29 +35,22 @@ impl<T: Transport> Group<T> {
     /// As for [`Group::sort_checked`].
     pub unsafe fn group_by_checked(
         &mut self,
-        arguments: Result<(SortInput<'_>, Vec<Aggregate>)>,
+        input: Result<SortInput<'_>>,
+        aggregates: &[Aggregate],
     ) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let (input, aggregates) = match arguments {
-                    Ok((input, aggregates)) => (Ok(input), aggregates),
-                    Err(error) => (Err(error), Vec::new()),
-                };
-                group.in_steps(&start, |group, start| {
-                    group.sort_into_groups(start, input.clone(), &aggregates)
-                })
+        self.job(JobKind::Sort, |group, absent| {
+            group.in_steps(&absent, |group, absent| {
+                group.sort_into_groups(absent, input.clone(), aggregates)
             })
         })
     }
 
     fn sort_into_groups(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: Result<SortInput<'_>>,
         aggregates: &[Aggregate],
     ) -> Result<Sorted> {
-        let time = start.time;
         let prepared = input.and_then(|input| Prepared::new(input, &self.threads));
         let prepared = prepared.map(|prepared| Prepared {
             // The result has the record of each key that comes first in the input.
@@ -68,11 +59,9 @@ impl<T: Transport> Group<T> {
             further: ("the function or aggregates", hash_of(aggregates)),
             ..prepared
         });
-        let mut sorted = self.sort_prepared(start, prepared, None, None)?;
+        let mut sorted = self.sort_prepared(absent, prepared, None, None)?;
         let grouped = self.turn_into_groups(&mut sorted, aggregates);
-        let sorted = self.end_steps(sorted, grouped)?;
-        self.note_total_time(time);
-        Ok(sorted)
+        self.end_steps(sorted, grouped)
     }
 
     /// Replaces sorted records by their groups. Collective.
@@ -109,7 +98,7 @@ impl<T: Transport> Group<T> {
             let size = kernel.record_bytes();
             let limit = most_nodes.unwrap_or(1) * summary_bytes(size, aggregates.len());
             let message = message.finish();
-            let (reports, _) = self.on_engine(|engine| {
+            let reports = self.on_engine(|engine| {
                 let reports = engine.share(message, limit)?;
                 let verdict = engine.commit(reports.is_some(), None)?;
                 Ok(reports.filter(|_| verdict == Verdict::Committed))
@@ -119,7 +108,7 @@ impl<T: Transport> Group<T> {
                 let mut fields = Reader::new(&report);
                 while !fields.is_empty() {
                     let summary = Summary::decode(&mut fields, size, aggregates.len());
-                    let undecodable = || Error::new(Status::Internal, "a summary does not decode");
+                    let undecodable = || Error::internal("a summary does not decode");
                     summaries.push(summary.ok_or_else(undecodable)?);
                 }
             }
@@ -127,10 +116,11 @@ impl<T: Transport> Group<T> {
             if records == sorted.total || mutant(Mutant::SummariesMissing) {
                 return Ok(summaries);
             }
-            let failures = self.members.faulty().len();
+            let failures = self.known_failures();
             if recovered.replace(failures) == Some(failures) {
-                let text = "the summaries of the nodes do not have all records";
-                return Err(Error::new(Status::Internal, text));
+                return Err(Error::internal(
+                    "the summaries of the nodes do not have all records",
+                ));
             }
             self.recover_agreed(sorted)?;
         }

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::input::{FUNCTION, InputOrigin, Prepared};
-use super::job::{JobSetup, JobStart};
-use super::{Group, JobKind, SortInput, Sorted};
+use super::job::JobSetup;
+use super::{Argument, Group, JobKind, SortInput, Sorted};
 use crate::block::{Block, Run};
 use crate::engine::{Finished, sum};
-use crate::members::{Membership, Rank};
+use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::query::groups::Groups;
 use crate::query::scatter::{PAIR_BYTES, Scatter, write_pair};
@@ -22,7 +22,7 @@ use crate::sort::global_offset;
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::kernel::kernel_for;
 use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout, MOST_RECORD_BYTES};
 
@@ -112,10 +112,7 @@ impl Rule {
                 let columns = groups.columns(node, records, &*kernel)?;
                 Ok((groups.offset(node), columns))
             }
-            Rule::Positions(_) => Err(Error::new(
-                Status::Internal,
-                "positions are made by an exchange",
-            )),
+            Rule::Positions(_) => Err(Error::internal("positions are made by an exchange")),
         }
     }
 }
@@ -184,22 +181,20 @@ impl KeysAndValues<'_> {
         let key_bytes = self.keys.layout.record_bytes();
         let most = MOST_RECORD_BYTES - key_bytes;
         if self.value_bytes > most {
-            let text = format!(
+            return refuse(format!(
                 "value_bytes is {}, but beside a key of {key_bytes} bytes a value has at most {most} bytes",
                 self.value_bytes
-            );
-            return Err(Error::new(Status::Argument, text));
+            ));
         }
         let count = self.keys.records.len() / key_bytes;
         if self.values.len() == count * self.value_bytes {
             return Ok(());
         }
-        let text = format!(
+        refuse(format!(
             "values has {} bytes, but {count} keys with a value of {} bytes each were passed",
             self.values.len(),
             self.value_bytes
-        );
-        Err(Error::new(Status::Argument, text))
+        ))
     }
 }
 
@@ -223,28 +218,21 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::sort`].
-    pub fn sort_by_key(&mut self, input: KeysAndValues<'_>) -> Result<Sorted> {
-        self.sort_by_key_checked(Ok(input))
-    }
-
-    /// As [`Group::sort_by_key`], for a caller that may have found an argument wrong.
-    pub fn sort_by_key_checked(&mut self, input: Result<KeysAndValues<'_>>) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                let input = input.and_then(|input| input.check().map(|()| input));
-                group.in_steps(&start, |group, start| {
-                    group.sort_columns(start, input.clone())
-                })
+    pub fn sort_by_key<'a>(&mut self, input: impl Argument<KeysAndValues<'a>>) -> Result<Sorted> {
+        self.job(JobKind::Sort, |group, absent| {
+            let input = input.into_result();
+            let input = input.and_then(|input| input.check().map(|()| input));
+            group.in_steps(&absent, |group, absent| {
+                group.sort_columns(absent, input.clone())
             })
         })
     }
 
     fn sort_columns(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: Result<KeysAndValues<'_>>,
     ) -> Result<Sorted> {
-        let time = start.time;
         let (input, (values, value_bytes)) = match input {
             Ok(input) => (Ok(input.keys), (input.values, input.value_bytes)),
             Err(error) => (Err(error), (&[][..], 0)),
@@ -256,14 +244,14 @@ impl<T: Transport> Group<T> {
         let zip = Zip::new(given_bytes, 0..given_bytes, Values::Given(value_bytes));
         let layout = zipped_layout(&keys.layout, &zip, 0);
         let zip = Arc::new(zip);
-        let mut sorted = self.sort_zipped(start, &zip, layout, keys.given, values)?.0;
+        let mut sorted = self
+            .sort_zipped(absent, &zip, layout, keys.given, values)?
+            .0;
         let widths = vec![given_bytes, value_bytes];
         let columns = Columns::new(Rule::KeysAndValues(zip, keys.layout), widths);
         let listed = sorted.turn_into(columns);
         let agreed = self.agree_on_columns(&mut sorted, listed);
-        let sorted = self.end_steps(sorted, agreed)?;
-        self.note_total_time(time);
-        Ok(sorted)
+        self.end_steps(sorted, agreed)
     }
 
     /// Sorts the positions of records by the records: the result has the positions (64 bits each) of all records in the
@@ -271,25 +259,15 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::sort`]; `Status::DataLost` also if a rank fails before the others know how many records it has.
-    pub fn argsort(&mut self, input: SortInput<'_>) -> Result<Sorted> {
-        self.argsort_checked(Ok(input))
-    }
-
-    /// As [`Group::argsort`], for a caller that may have found an argument wrong.
-    pub fn argsort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                let keys = group.agree_on_positions(&start, input, ARGSORT)?;
-                group.in_steps(&start, |group, start| {
-                    let time = start.time;
-                    let mut sorted = group.sort_positions(start, &keys)?.0;
-                    let rule = Rule::Order(Arc::clone(&keys.zip));
-                    let listed = sorted.turn_into(Columns::new(rule, vec![size_of::<u64>()]));
-                    let agreed = group.agree_on_columns(&mut sorted, listed);
-                    let sorted = group.end_steps(sorted, agreed)?;
-                    group.note_total_time(time);
-                    Ok(sorted)
-                })
+    pub fn argsort<'a>(&mut self, input: impl Argument<SortInput<'a>>) -> Result<Sorted> {
+        self.job(JobKind::Sort, |group, absent| {
+            let keys = group.agree_on_positions(&absent, input.into_result(), ARGSORT)?;
+            group.in_steps(&absent, |group, absent| {
+                let mut sorted = group.sort_positions(absent, &keys)?.0;
+                let rule = Rule::Order(Arc::clone(&keys.zip));
+                let listed = sorted.turn_into(Columns::new(rule, vec![size_of::<u64>()]));
+                let agreed = group.agree_on_columns(&mut sorted, listed);
+                group.end_steps(sorted, agreed)
             })
         })
     }
@@ -299,25 +277,17 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::argsort`].
-    pub fn positions(&mut self, input: SortInput<'_>) -> Result<Sorted> {
-        self.positions_checked(Ok(input))
-    }
-
-    /// As [`Group::positions`], for a caller that may have found an argument wrong.
-    pub fn positions_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                let keys = group.agree_on_positions(&start, input, POSITIONS)?;
-                group.in_steps(&start, |group, start| {
-                    let time = start.time;
-                    let (mut sorted, blocks) = group.sort_positions(start, &keys)?;
-                    sorted.blocks.clear();
-                    let rule = Rule::Positions(Arc::clone(&keys.zip));
-                    let columns = Columns::new(rule, vec![size_of::<u64>()]);
-                    sorted.columns = Some(Box::new(columns));
-                    let scattered = group.scatter(&mut sorted, Some(blocks), (time, None));
-                    group.end_steps(sorted, scattered)
-                })
+    pub fn positions<'a>(&mut self, input: impl Argument<SortInput<'a>>) -> Result<Sorted> {
+        self.job(JobKind::Sort, |group, absent| {
+            let keys = group.agree_on_positions(&absent, input.into_result(), POSITIONS)?;
+            group.in_steps(&absent, |group, absent| {
+                let (mut sorted, blocks) = group.sort_positions(absent, &keys)?;
+                sorted.blocks.clear();
+                let rule = Rule::Positions(Arc::clone(&keys.zip));
+                let columns = Columns::new(rule, vec![size_of::<u64>()]);
+                sorted.columns = Some(Box::new(columns));
+                let scattered = group.scatter(&mut sorted, Some(blocks), None);
+                group.end_steps(sorted, scattered)
             })
         })
     }
@@ -340,7 +310,7 @@ impl<T: Transport> Group<T> {
     /// Collective.
     fn agree_on_positions<'a>(
         &mut self,
-        start: &JobStart,
+        absent: &RankSet,
         input: Result<SortInput<'a>>,
         further: (&'static str, u64),
     ) -> Result<PositionedKeys<'a>> {
@@ -352,7 +322,7 @@ impl<T: Transport> Group<T> {
         let keys = self.agree_on_keys(input, further)?;
         let size = keys.layout.record_bytes();
         let count = (keys.given.len() / size) as u64;
-        let counts = self.counts_of_inputs(start, &[count])?;
+        let counts = self.counts_of_inputs(absent, &[count])?;
         let counts = counts.iter().map(|counts| counts.first().copied());
         let range = keys.layout.key_range().unwrap_or(0..size);
         let shift = -(range.start as isize);
@@ -367,16 +337,16 @@ impl<T: Transport> Group<T> {
     /// Sorts keys with the positions of their records. Also returns the blocks of the sort. Collective.
     fn sort_positions(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         keys: &PositionedKeys<'_>,
     ) -> Result<(Sorted, BTreeMap<Node, Block>)> {
-        self.sort_zipped(start, &keys.zip, keys.layout.clone(), keys.given, &[])
+        self.sort_zipped(absent, &keys.zip, keys.layout.clone(), keys.given, &[])
     }
 
     /// Sorts records that are made of columns. Also returns the blocks of the sort. Collective.
     fn sort_zipped(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         zip: &Arc<Zip>,
         layout: Result<Layout>,
         keys: &[u8],
@@ -395,7 +365,7 @@ impl<T: Transport> Group<T> {
             }),
             Err(error) => Err(error.clone()),
         };
-        let sorted = self.sort_prepared(start, prepared, None, None)?;
+        let sorted = self.sort_prepared(absent, prepared, None, None)?;
         let block = |(node, offset, records): &(Node, u64, Slice)| {
             let run = Run {
                 origin: Rank(node.0),
@@ -417,17 +387,16 @@ impl<T: Transport> Group<T> {
 
     /// Brings the positions of records in the result to the nodes that have the records in their inputs. After a
     /// failure the blocks of the sort are recovered, and all is done again. `blocks`: those of the sort; None: those
-    /// that a recovery has put in their places. `time`: the begin of the call; with it a placement to keep, so that
-    /// positions stay on their ranks. Collective.
+    /// that a recovery has put in their places. `placement`: to keep, so that positions stay on their ranks. Collective.
     pub(super) fn scatter(
         &mut self,
         sorted: &mut Sorted,
         mut blocks: Option<BTreeMap<Node, Block>>,
-        (time, placement): (f64, Option<Membership>),
+        placement: Option<Membership>,
     ) -> Result<()> {
         let rule = sorted.columns.as_ref().map(|columns| &columns.rule);
         let Some(Rule::Positions(zip)) = rule else {
-            return Err(Error::new(Status::Internal, "the result has no positions"));
+            return Err(Error::internal("the result has no positions"));
         };
         let zip = Arc::clone(zip);
         let mut recovered = None;
@@ -443,13 +412,14 @@ impl<T: Transport> Group<T> {
             let pairs =
                 whole.map_or_else(|| Ok(Buffer::default()), |blocks| pairs_of(&zip, blocks));
             let total = sorted.total;
-            let ((pairs, is_whole), failures) = self.on_engine(|engine| {
+            let known = self.known_failures();
+            let (pairs, is_whole) = self.on_engine(|engine| {
                 let pairs = engine.all_or_none(pairs)?;
                 let records = sum(engine, (pairs.len() / PAIR_BYTES) as u64)?;
                 Ok((pairs, records == total))
             })?;
-            if is_whole && failures == 0 {
-                match self.exchange_pairs(&zip, total, (time, &placement), pairs.into()) {
+            if is_whole && self.known_failures() == known {
+                match self.exchange_pairs(&zip, total, &placement, pairs.into()) {
                     Ok(finished) => {
                         sorted.list_scattered(finished.blocks);
                         // Ranks may have been excluded or readmitted since the sort.
@@ -460,10 +430,11 @@ impl<T: Transport> Group<T> {
                     Err(error) => return Err(error),
                 }
             }
-            let failures = self.members.faulty().len();
+            let failures = self.known_failures();
             if recovered.replace(failures) == Some(failures) {
-                let text = "the blocks of the sort do not have all records";
-                return Err(Error::new(Status::Internal, text));
+                return Err(Error::internal(
+                    "the blocks of the sort do not have all records",
+                ));
             }
             if mutant(Mutant::PositionsNotRecovered) {
                 continue;
@@ -481,7 +452,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         zip: &Zip,
         total: u64,
-        (time, placement): (f64, &Option<Membership>),
+        placement: &Option<Membership>,
         pairs: Slice,
     ) -> Result<Finished> {
         let scatter = Scatter {
@@ -489,7 +460,7 @@ impl<T: Transport> Group<T> {
             total,
             nodes: self.members.cube().len(),
         };
-        let start = self.begin_next_job(time);
+        let absent = self.begin_next_job();
         let setup = JobSetup {
             input: pairs,
             record_bytes: PAIR_BYTES,
@@ -498,27 +469,20 @@ impl<T: Transport> Group<T> {
             placement: placement.clone(),
             ..JobSetup::default()
         };
-        self.run_job(start, setup, &scatter)
+        self.run_job(absent, setup, &scatter)
     }
 }
 
 impl Sorted {
     /// Lists the positions of nodes. Blocks that are listed already stay.
     fn list_scattered(&mut self, positions: BTreeMap<Node, Block>) {
-        let dense_or_own =
-            |node: Node, data: &Slice| !self.dense || self.own == Some(node) || !data.is_empty();
         let listed = positions.iter().filter_map(|(node, block)| {
             let known = self.blocks.iter().find(|(known, ..)| known == node);
             let (offset, data) = global_offset(block)?;
-            let made = dense_or_own(*node, data).then(|| (*node, offset, data.clone()));
+            let made = (self.counts(*node, data)).then(|| (*node, offset, data.clone()));
             known.cloned().or(made)
         });
-        let listed = listed.collect();
-        let before = std::mem::replace(&mut self.blocks, listed);
-        let moved = before
-            .into_iter()
-            .filter(|(node, ..)| !positions.contains_key(node));
-        self._moved.extend(moved.map(|(_, _, data)| data));
+        self.list_blocks(listed.collect());
     }
 }
 

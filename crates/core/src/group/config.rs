@@ -12,7 +12,7 @@ use crate::sort::Method;
 use crate::store::directory::Files;
 use crate::store::parity::ParityShape;
 use crate::transport::{Repair, Timeout};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::kernel::Threads;
 
 /// Opens the directory that all ranks see. Called once for each kind of data that a group stores.
@@ -103,7 +103,6 @@ impl Default for GroupConfig {
 impl GroupConfig {
     /// `Status::Argument` if the members contradict each other, or a group of this many ranks.
     pub fn check(&self, ranks: usize) -> Result<()> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         if self.min_survivors > ranks {
             return refuse(format!(
                 "config.min_survivors is {}, but comm has {ranks} ranks",
@@ -192,13 +191,16 @@ pub(super) fn agree_on_equal(engine: &mut Engine<'_>, values: &[(&str, u64)]) ->
 /// The error of a call with arguments that differ between ranks.
 pub(super) fn unequal(names: &[&str]) -> Error {
     let verb = if names.len() > 1 { "are" } else { "is" };
-    let text = format!("{} {verb} not the same on all ranks", names.join(" and "));
-    Error::new(Status::Argument, text)
+    Error::argument(format!(
+        "{} {verb} not the same on all ranks",
+        names.join(" and ")
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::error::Status;
     use std::collections::BTreeSet;
 
     #[test]
@@ -219,52 +221,27 @@ mod tests {
 
     #[test]
     fn every_setting_that_ranks_share_is_compared() {
-        let default = GroupConfig::default;
-        let store = |store| GroupConfig { store, ..default() };
-        let shape = ParityShape::new(1, 8).unwrap();
+        let with = |change: fn(&mut GroupConfig)| {
+            let mut config = GroupConfig::default();
+            change(&mut config);
+            config
+        };
         let configs = [
-            default(),
-            GroupConfig {
-                method: Some(Method::SampleSort(1)),
-                ..default()
-            },
-            GroupConfig {
-                repair: Repair::Shrink,
-                ..default()
-            },
-            GroupConfig {
-                dense: true,
-                ..default()
-            },
-            GroupConfig {
-                checks: DataChecks {
-                    digest: true,
-                    ..DataChecks::default()
-                },
-                ..default()
-            },
-            GroupConfig {
-                min_survivors: 2,
-                ..default()
-            },
-            GroupConfig {
-                spares: 1,
-                ..default()
-            },
-            GroupConfig {
-                timeout: Timeout::Never,
-                ..default()
-            },
-            GroupConfig {
-                release_after_run: true,
-                ..default()
-            },
-            store(StoreChoice::Memory(2)),
-            store(StoreChoice::Parity(shape)),
-            store(StoreChoice::Directory(Rc::new(|| unreachable!()))),
+            with(|_| {}),
+            with(|config| config.method = Some(Method::SampleSort(1))),
+            with(|config| config.repair = Repair::Shrink),
+            with(|config| config.dense = true),
+            with(|config| config.checks.digest = true),
+            with(|config| config.min_survivors = 2),
+            with(|config| config.spares = 1),
+            with(|config| config.timeout = Timeout::Never),
+            with(|config| config.release_after_run = true),
+            with(|config| config.store = StoreChoice::Memory(2)),
+            with(|config| config.store = StoreChoice::Parity(ParityShape::new(1, 8).unwrap())),
+            with(|config| config.store = StoreChoice::Directory(Rc::new(|| unreachable!()))),
         ];
         let mut shared: BTreeSet<_> = configs.iter().map(|one| one.shared(false)).collect();
-        shared.insert(default().shared(true));
+        shared.insert(configs[0].shared(true));
         assert_eq!(shared.len(), configs.len() + 1);
     }
 }

@@ -99,7 +99,7 @@ impl<T: Transport> Group<T> {
             processors: self.services.processors as u64,
             contact: self.transport.contact(),
         };
-        let (all, _) = self.on_engine(|engine| handshake(engine, mine, refusal))?;
+        let all = self.on_engine(|engine| handshake(engine, mine, refusal))?;
         let contacts: Vec<_> = all
             .iter()
             .map(|(rank, handshake)| (*rank, handshake.contact))
@@ -114,7 +114,7 @@ impl<T: Transport> Group<T> {
             .map_or(mine.nonce, |(_, handshake)| handshake.nonce);
         self.seed = self.id;
         let (id, choice) = (self.id, self.config.store.clone());
-        (self.store, _) = self.on_engine(|engine| open_store(engine, &choice, id))?;
+        self.store = self.on_engine(|engine| open_store(engine, &choice, id))?;
         let store = separate_store(&choice, id, self.members.me());
         self.states = Checkpoints::new(store, &self.members);
         let mut hosts = vec![0; self.members.ranks()];
@@ -172,7 +172,7 @@ fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<
         store.sweep();
     }
     agreed?;
-    let store = store.ok_or_else(|| Error::new(Status::Internal, "the store was not opened"))?;
+    let store = store.ok_or_else(|| Error::internal("the store was not opened"))?;
     Ok(Box::new(store))
 }
 

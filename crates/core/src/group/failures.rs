@@ -14,11 +14,11 @@ impl<T: Transport> Group<T> {
     /// # Errors
     /// `Status::DataLost` where states cannot be recovered; [`Group::lost_ranks`] names the ranks.
     pub fn fault_check(&mut self) -> Result<usize> {
-        let known = self.members.faulty().len();
+        let known = self.known_failures();
         self.call(Group::find_failures_now)?;
         self.call(|group| group.on_states(Checkpoints::begin))?;
         // States that move may make more failures known.
-        Ok(self.members.faulty().len() - known)
+        Ok(self.known_failures() - known)
     }
 
     /// All survivors are here, so that none of them reads a file of past jobs any more: files that failed ranks
@@ -36,16 +36,15 @@ impl<T: Transport> Group<T> {
     /// Agrees on the bitwise AND of the numbers of all survivors. Returns it and the number of new failures.
     /// Collective.
     pub fn agree(&mut self, flags: u32) -> Result<(u32, usize)> {
-        self.call(|group| group.apart_from_jobs(|engine| engine.agree_on(flags)))
+        let known = self.known_failures();
+        let agreed = self.call(|group| group.apart_from_jobs(|engine| engine.agree_on(flags)))?;
+        Ok((agreed, self.known_failures() - known))
     }
 
     /// Fails on all ranks alike if one of them brings an error: with its own error there, and with the agreed status
     /// on the others. Collective.
     pub fn all_or_none<R>(&mut self, own: Result<R>) -> Result<R> {
-        self.call(|group| {
-            let (value, _) = group.apart_from_jobs(|engine| engine.all_or_none(own))?;
-            Ok(value)
-        })
+        self.call(|group| group.apart_from_jobs(|engine| engine.all_or_none(own)))
     }
 
     /// Kills this process if the failure schedule says that this rank fails at the start of `round`: the papers'

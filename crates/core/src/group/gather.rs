@@ -1,10 +1,10 @@
 //! The whole result of a sort at one rank, in order, in pieces.
 
 use super::config::agree_on_equal;
-use super::{Group, Sorted, TreeOptions};
+use super::{Argument, Group, Sorted, TreeOptions};
 use crate::transport::Transport;
 use crate::tree::run::collect::{Collect, Progress};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, Status, refuse};
 
 /// The bytes that travel at once.
 const WINDOW: usize = 4 << 20;
@@ -18,41 +18,26 @@ impl<T: Transport> Group<T> {
     /// # Errors
     /// As [`Group::recover`]; `Status::Argument` if the options name a rank that the group does not have, or an idle
     /// spare as the sink; `Status::Callback` if `consume` fails.
-    pub fn gather(
+    pub fn gather<'r>(
         &mut self,
-        options: TreeOptions,
-        result: &mut Sorted,
-        consume: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        self.gather_checked(Ok((options, result)), consume)
-    }
-
-    /// As [`Group::gather`], for a caller that may have found an argument wrong.
-    pub fn gather_checked(
-        &mut self,
-        arguments: Result<(TreeOptions, &mut Sorted)>,
+        mut options: TreeOptions,
+        result: impl Argument<&'r mut Sorted>,
         consume: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         self.call_with_limit(|group| {
-            let checked = arguments.and_then(|(options, result)| {
+            let result = result.into_result().and_then(|result| {
                 options.request.check(&group.members)?;
                 if let Some(sink) = options.request.sink
                     && group.members.is_idle_spare(sink)
                 {
                     // It would take its node over from another rank that has received records.
-                    let text = format!(
+                    return refuse(format!(
                         "options.sink is {sink}, an idle spare: pass a rank that has a node"
-                    );
-                    return Err(Error::new(Status::Argument, text));
+                    ));
                 }
-                Ok((options, result))
+                Ok(result)
             });
-            let (arguments, options) = match checked {
-                Ok((options, result)) => (Ok(result), Ok(options)),
-                Err(error) => (Err(error.clone()), Err(error)),
-            };
-            let result = group.agree_on_result(arguments, |sorted| &sorted.safety)?;
-            let mut options = options?;
+            let result = group.agree_on_result(result, |sorted| &sorted.safety)?;
             group.on_trees(|engine, _| {
                 agree_on_equal(engine, &[("options", options.fingerprint(0))])?;
                 options.detect(engine)
@@ -77,7 +62,7 @@ impl<T: Transport> Group<T> {
                 group.members.readmit_all();
                 match collected {
                     Err(error) if error.status == Status::DataLost => {
-                        let failures = group.members.faulty().len();
+                        let failures = group.known_failures();
                         if recovered.replace(failures) == Some(failures) {
                             return Err(error);
                         }

@@ -4,9 +4,10 @@
 //! [`Engine::gather`]: crate::engine::Engine::gather
 
 use super::input::{InputCopies, InputOrigin, Prepared};
-use super::job::{Inputs, JobStart};
+use super::job::Inputs;
 use super::{Group, StepSetup, StoreChoice};
 use crate::engine::{Finished, Gathered, JobParts, Phase, TRAILER, finish_gathered};
+use crate::members::RankSet;
 use crate::sort::{MergeAndPlace, Method};
 use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -31,11 +32,11 @@ impl<T: Transport> Group<T> {
     /// Sorts without rounds if all inputs are so small. Collective.
     pub(super) fn sort_gathered(
         &mut self,
-        start: &JobStart,
+        absent: &RankSet,
         prepared: &Result<Prepared<'_>>,
     ) -> Result<Attempt> {
         // The input of a rank that has failed since the call began is not gathered.
-        let has_failures = self.members.without_input() != start.absent;
+        let has_failures = self.members.without_input() != *absent;
         if !self.may_gather() || has_failures {
             return Ok(Attempt::TakesRounds(Gathered::default()));
         }
@@ -73,7 +74,6 @@ impl<T: Transport> Group<T> {
             dense: false,
             filter: None,
         };
-        let absent = start.absent.clone();
         let retains = prepared.retains(&self.config);
         let finished = self.engage(step(), |engine, beside| {
             let mut source = Inputs {
@@ -85,7 +85,7 @@ impl<T: Transport> Group<T> {
                 store: beside.store,
                 source: &mut source,
                 input: Slice::default(),
-                absent,
+                absent: absent.clone(),
                 checks: None,
                 held: None,
                 retains,
@@ -96,7 +96,6 @@ impl<T: Transport> Group<T> {
         let Some(finished) = finished else {
             return Ok(Attempt::TakesRounds(gathered));
         };
-        self.stats.total_seconds = self.transport.now() - start.time;
         self.agreed_layout = Some(prepared.fingerprint());
         Ok(Attempt::Finished(finished))
     }

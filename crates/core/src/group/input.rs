@@ -12,7 +12,7 @@ use crate::query::zip::Zip;
 use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::{Digest, DigestKey};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, refuse};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
@@ -65,8 +65,9 @@ impl<'a> SortInput<'a> {
         if bytes.is_multiple_of(size) {
             return Ok(());
         }
-        let text = format!("{name} has {bytes} bytes, not a multiple of the record size {size}");
-        Err(Error::new(Status::Argument, text))
+        refuse(format!(
+            "{name} has {bytes} bytes, not a multiple of the record size {size}"
+        ))
     }
 }
 
@@ -189,9 +190,7 @@ impl<'a> Prepared<'a> {
             digest: None,
         })
     }
-}
 
-impl<'a> Prepared<'a> {
     /// As [`Prepared::new`], for records that the library has made.
     pub(super) fn of_made(
         layout: Layout,
@@ -210,9 +209,7 @@ impl<'a> Prepared<'a> {
             ..Prepared::new(input, threads)?
         })
     }
-}
 
-impl Prepared<'_> {
     /// A hash of all that must be the same on all ranks.
     pub(super) fn fingerprint(&self) -> u64 {
         self.layout.fingerprint().wrapping_add(self.further.1)
@@ -281,6 +278,7 @@ pub(super) fn concatenated(arrays: &[&[u8]]) -> Result<Buffer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::error::{Error, Status};
 
     #[test]
     fn a_copy_stays_after_an_error_that_separates_its_rank() {

@@ -15,16 +15,7 @@ use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
-
-/// The circumstances in which a job began.
-pub(super) struct JobStart {
-    /// The ranks without an input: those that had failed by then, and idle spares.
-    pub absent: RankSet,
-    /// The time of the transport's clock.
-    pub time: f64,
-    /// Stops the timer of an injected failure at the end of the job.
-    _timer: Option<Box<dyn Any>>,
-}
+use ftsort_kernels::memory::MemoryBudget;
 
 /// The parts of a job beside its algorithm.
 #[derive(Default)]
@@ -56,30 +47,32 @@ pub(super) struct JobSetup<'a> {
 }
 
 impl<T: Transport> Group<T> {
-    /// Runs a job as a span of the observer's, with a fresh budget, figures and timers.
+    /// Runs a call that is a job: a span of the observer's, with a fresh budget, figures and timers. `work` also receives
+    /// the ranks without an input: those that have failed by then, and idle spares.
     pub(super) fn job<R>(
         &mut self,
         kind: JobKind,
-        work: impl FnOnce(&mut Group<T>, JobStart) -> Result<R>,
+        work: impl FnOnce(&mut Group<T>, RankSet) -> Result<R>,
     ) -> Result<R> {
-        self.limit_memory();
-        let now = self.transport.now();
-        self.services.observer.job_begins(kind, now);
-        let before = (self.stats, self.choice);
-        let start = self.begin_job();
-        let result = work(self, start);
-        if let Err(error) = &result
-            && error.status.is_of_arguments()
-        {
-            (self.stats, self.choice) = before;
-        }
-        let status = result
-            .as_ref()
-            .err()
-            .map_or(Status::Ok, |error| error.status);
-        let now = self.transport.now();
-        self.services.observer.job_ends(status, now);
-        result
+        self.call_with_limit(|group| {
+            MemoryBudget::current().start_peak();
+            let begin = group.transport.now();
+            group.services.observer.job_begins(kind, begin);
+            let before = (group.stats, group.choice);
+            let _timer = group.begin_job();
+            let absent = group.members.without_input();
+            let result = work(group, absent);
+            let end = group.transport.now();
+            group.stats.total_seconds = end - begin;
+            if let Err(error) = &result
+                && error.status.is_of_arguments()
+            {
+                (group.stats, group.choice) = before;
+            }
+            let status = (result.as_ref().err()).map_or(Status::Ok, |error| error.status);
+            group.services.observer.job_ends(status, end);
+            result
+        })
     }
 
     /// Runs the steps of a call that sorts first. If a later step has lost blocks of ranks that failed in the call, and a
@@ -87,18 +80,13 @@ impl<T: Transport> Group<T> {
     /// alone. Collective.
     pub(super) fn in_steps<R>(
         &mut self,
-        start: &JobStart,
-        mut steps: impl FnMut(&mut Group<T>, JobStart) -> Result<R>,
+        absent: &RankSet,
+        mut steps: impl FnMut(&mut Group<T>, RankSet) -> Result<R>,
     ) -> Result<R> {
-        let mut failed = self.members.faulty().len();
+        let mut failed = self.known_failures();
         loop {
-            let again = JobStart {
-                absent: start.absent.clone(),
-                time: start.time,
-                _timer: None,
-            };
-            let result = steps(self, again);
-            let before = std::mem::replace(&mut failed, self.members.faulty().len());
+            let result = steps(self, absent.clone());
+            let before = std::mem::replace(&mut failed, self.known_failures());
             let is_lost = matches!(&result, Err(error) if error.status == Status::DataLost);
             let can_reload = self.services.reload.is_some() && !mutant(Mutant::StepsNotRepeated);
             if !is_lost || failed == before || !can_reload {
@@ -108,45 +96,33 @@ impl<T: Transport> Group<T> {
         }
     }
 
-    /// The start of a further job of the same call, at this time of the call's begin. Its figures are added to those of
-    /// the jobs before.
-    pub(super) fn begin_next_job(&mut self, time: f64) -> JobStart {
+    /// Begins a further job of the same call. Its figures are added to those of the jobs before. Returns the ranks
+    /// without an input.
+    pub(super) fn begin_next_job(&mut self) -> RankSet {
         self.forget_losses();
-        JobStart {
-            absent: self.members.without_input(),
-            time,
-            _timer: None,
-        }
+        self.members.without_input()
     }
 
-    /// Notes the seconds of a call that began at this time, beside its job.
-    pub(super) fn note_total_time(&mut self, time: f64) {
-        self.stats.total_seconds = self.transport.now() - time;
-    }
-
-    fn begin_job(&mut self) -> JobStart {
+    /// Returns the timer of an injected failure, which stops when it is dropped.
+    fn begin_job(&mut self) -> Option<Box<dyn Any>> {
         self.stats = Stats::default();
         self.choice = None;
         self.forget_losses();
         // Timers do not depend on the number of rounds.
         let timers = self.config.failures.resolve(self.members.ranks(), 1);
         let timer = timers.timer(self.members.me());
-        JobStart {
-            absent: self.members.without_input(),
-            time: self.transport.now(),
-            _timer: timer.map(self.services.kill_timer),
-        }
+        timer.map(self.services.kill_timer)
     }
 
     /// Runs an algorithm to its end. Collective.
     pub(super) fn run_job(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         setup: JobSetup<'_>,
         algorithm: &dyn Algorithm,
     ) -> Result<Finished> {
         self.run_with(
-            start,
+            absent,
             setup,
             algorithm.rounds_in_all(),
             |engine, parts, lost| run_job(engine, algorithm, parts, lost),
@@ -156,11 +132,11 @@ impl<T: Transport> Group<T> {
     /// Replaces protected inputs by those of the set-up. Collective.
     pub(super) fn run_update(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         setup: JobSetup<'_>,
         inputs: &mut HeldInputs,
     ) -> Result<()> {
-        self.run_with(start, setup, LoadOnly.rounds(), |engine, parts, lost| {
+        self.run_with(absent, setup, LoadOnly.rounds(), |engine, parts, lost| {
             update_inputs(engine, inputs, parts, lost)
         })
     }
@@ -169,7 +145,7 @@ impl<T: Transport> Group<T> {
     /// of lost data.
     fn run_with<R>(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         setup: JobSetup<'_>,
         rounds: u32,
         run: impl FnOnce(&mut Engine<'_>, JobParts<'_>, &mut RankSet) -> Result<R>,
@@ -207,7 +183,7 @@ impl<T: Transport> Group<T> {
                     &mut inputs
                 },
                 input: setup.input,
-                absent: start.absent,
+                absent,
                 checks: setup.checks,
                 held: setup.held,
                 retains: setup.retains,
@@ -217,7 +193,6 @@ impl<T: Transport> Group<T> {
         });
         // A rank that was excluded in this job may have been corrupted by chance.
         self.members.readmit_all();
-        self.stats.total_seconds = self.transport.now() - start.time;
         finished
     }
 }
@@ -237,10 +212,7 @@ impl Source for Inputs<'_> {
     fn own(&mut self) -> Result<Buffer> {
         match &mut self.copies {
             Some(copies) => copies.copy(),
-            None => Err(Error::new(
-                Status::Internal,
-                "the input of this rank is given away",
-            )),
+            None => Err(Error::internal("the input of this rank is given away")),
         }
     }
 
@@ -272,7 +244,7 @@ impl Source for Inputs<'_> {
             (Some(reload), InputOrigin::Zipped(zip)) => {
                 zip.zip_reloaded(rank, &reload.reload(rank)?)
             }
-            _ => Err(Error::new(Status::Internal, "there is no reload callback")),
+            _ => Err(Error::internal("there is no reload callback")),
         }
     }
 }

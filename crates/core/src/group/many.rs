@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::{agree_on_equal, hash_of};
 use super::input::{InputCopies, InputOrigin, concatenated};
-use super::job::{JobSetup, JobStart};
+use super::job::JobSetup;
 use super::results::Safety;
 use super::sort::Sorted;
-use super::{Group, JobKind, LastRun, SortInput};
+use super::{Argument, Group, JobKind, LastRun, SortInput};
 use crate::engine::{Algorithm, Checks, Engine, Finished, RetainedResult, Verdict};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -22,9 +22,8 @@ use crate::transport::Transport;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::digest::{Digest, DigestKey};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
-use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
 /// The checked arrays of one rank.
@@ -46,12 +45,11 @@ impl<'a> PreparedArrays<'a> {
             array.check(&format!("arrays[{index}].records"))?;
             let size = array.layout.record_bytes();
             if let Some(first) = layouts.first().filter(|first| first.record_bytes() != size) {
-                let text = format!(
+                return refuse(format!(
                     "arrays[{index}].record.record_bytes is {size}, but that of arrays[0] is {}: all arrays of one \
                      call have records of one size; sort the others in another call",
                     first.record_bytes()
-                );
-                return Err(Error::new(Status::Argument, text));
+                ));
             }
             // Most arrays have the layout of the one before.
             let known = layouts
@@ -167,21 +165,17 @@ impl<T: Transport> Group<T> {
     /// # Errors
     /// As [`Group::sort`]; `Status::Argument` also if record sizes differ, or the number of arrays differs between ranks.
     /// `Status::DataLost` also if a rank fails before the others know how many records it has.
-    pub fn sort_many(&mut self, arrays: Vec<SortInput<'_>>) -> Result<Vec<Sorted>> {
-        self.sort_many_checked(Ok(arrays))
-    }
-
-    /// As [`Group::sort_many`], for a caller that may have found an argument wrong.
-    pub fn sort_many_checked(&mut self, arrays: Result<Vec<SortInput<'_>>>) -> Result<Vec<Sorted>> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let prepared = group.agree_on_arrays(arrays.and_then(PreparedArrays::new))?;
-                if prepared.orders.is_empty() {
-                    return Ok(Vec::new());
-                }
-                group.sort_prepared_arrays(start, prepared)
-            })
+    pub fn sort_many<'a>(
+        &mut self,
+        arrays: impl Argument<Vec<SortInput<'a>>>,
+    ) -> Result<Vec<Sorted>> {
+        self.job(JobKind::Sort, |group, absent| {
+            let prepared =
+                group.agree_on_arrays(arrays.into_result().and_then(PreparedArrays::new))?;
+            if prepared.orders.is_empty() {
+                return Ok(Vec::new());
+            }
+            group.sort_prepared_arrays(absent, prepared)
         })
     }
 
@@ -197,7 +191,7 @@ impl<T: Transport> Group<T> {
         });
         let fingerprint = prepared.as_ref().ok().map(PreparedArrays::fingerprint);
         let again = fingerprint.is_some() && fingerprint == self.agreed_layout;
-        let (prepared, _) = self.on_engine(|engine| {
+        let prepared = self.on_engine(|engine| {
             let (prepared, again) = engine.all_or_none_with(prepared, again)?;
             if !again {
                 let name = "array_count or the record of an array";
@@ -209,29 +203,15 @@ impl<T: Transport> Group<T> {
         Ok(prepared)
     }
 
-    /// Makes the table of the arrays from the numbers of records on all ranks. Collective.
-    fn share_table(
-        &mut self,
-        start: &JobStart,
-        prepared: &PreparedArrays<'_>,
-    ) -> Result<ArrayTable> {
-        let counts = self.counts_of_inputs(start, &prepared.counts())?;
-        Ok(ArrayTable::new(
-            prepared.orders.clone(),
-            prepared.record_bytes(),
-            counts,
-        ))
-    }
-
     /// Tells all ranks the numbers of records of this rank. Returns those of each rank with an input, and none for the
     /// others. Collective.
     pub(super) fn counts_of_inputs(
         &mut self,
-        start: &JobStart,
+        absent: &RankSet,
         counts: &[u64],
     ) -> Result<Vec<Vec<u64>>> {
-        let (counts, _) = self.on_engine(|engine| share_counts(engine, counts))?;
-        counts_of_ranks(self.members.ranks(), &start.absent, counts).map_err(|lost| {
+        let counts = self.on_engine(|engine| share_counts(engine, counts))?;
+        counts_of_ranks(self.members.ranks(), absent, counts).map_err(|lost| {
             let error = unknown_counts(&lost);
             self.lost = lost;
             error
@@ -240,13 +220,14 @@ impl<T: Transport> Group<T> {
 
     fn sort_prepared_arrays(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         prepared: PreparedArrays<'_>,
     ) -> Result<Vec<Sorted>> {
-        let table = self.share_table(&start, &prepared)?;
+        let counts = self.counts_of_inputs(&absent, &prepared.counts())?;
+        let record_bytes = prepared.record_bytes();
+        let table = ArrayTable::new(prepared.orders.clone(), record_bytes, counts);
         self.last_run = Some(LastRun::Sort(Method::SampleSort(1)));
         let kernels = PreparedArrays::kernels(&prepared.layouts, &self.threads);
-        let record_bytes = prepared.record_bytes();
         let seed = self.draw_seed();
         let key = (self.config.checks.digest).then(|| DigestKey::new(seed, record_bytes));
         let algorithm = SortMany {
@@ -278,7 +259,7 @@ impl<T: Transport> Group<T> {
             origin: InputOrigin::Arrays(table.sizes()),
             ..JobSetup::default()
         };
-        let finished = self.run_job(start, setup, &algorithm)?;
+        let finished = self.run_job(absent, setup, &algorithm)?;
         drop(checks);
         let arrays = (prepared.layouts, prepared.orders, table);
         self.results_of_arrays(finished, (seed, key), arrays)
@@ -310,24 +291,15 @@ impl<T: Transport> Group<T> {
                 shared: Arc::clone(&shared),
                 index,
             };
+            let id = (self.id, seed.wrapping_add(index as u64));
+            let placed = (None, finished.membership.clone());
+            let safety = Safety::new(id, &self.members, placed, key.clone())
+                .with_origin(InputOrigin::Arrays(Arc::clone(&sizes)));
+            let total = array.lock().places.total(index);
+            let layout = layouts[*order].clone();
             let mut sorted = Sorted {
-                blocks: Vec::new(),
-                layout: layouts[*order].clone(),
-                total: array.lock().places.total(index),
-                method: Method::SampleSort(1),
-                dense: self.config.dense,
-                own: self.members.working_node(),
-                safety: Safety::new(
-                    (self.id, seed.wrapping_add(index as u64)),
-                    &self.members,
-                    (None, finished.membership.clone()),
-                    key.clone(),
-                )
-                .with_origin(InputOrigin::Arrays(Arc::clone(&sizes))),
                 array: Some(array.clone()),
-                columns: None,
-                filter: None,
-                _moved: Vec::new(),
+                ..self.without_blocks(layout, total, Method::SampleSort(1), safety)
             };
             sorted.list(&finished.blocks, |node, block| {
                 Some(array.lock().places.share(index, node, block))
@@ -394,7 +366,7 @@ pub fn share_counts(engine: &mut Engine<'_>, counts: &[u64]) -> Result<BTreeMap<
 }
 
 fn undecodable() -> Error {
-    Error::new(Status::Internal, "the counts of a rank do not decode")
+    Error::internal("the counts of a rank do not decode")
 }
 
 /// Returns the counts of each rank that has an input, and nothing for the `absent` ranks; as an error the ranks with
@@ -418,10 +390,6 @@ pub fn counts_of_ranks(
 
 /// The error for ranks that failed before their counts were known.
 pub fn unknown_counts(lost: &RankSet) -> Error {
-    let names: Vec<String> = lost.iter().map(|rank| rank.to_string()).collect();
-    let text = format!(
-        "rank {} failed before the others knew how many records it has",
-        names.join(", ")
-    );
+    let text = format!("rank {lost} failed before the others knew how many records it has");
     Error::new(Status::DataLost, text)
 }

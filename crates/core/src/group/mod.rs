@@ -2,12 +2,13 @@
 //!
 //! All survivors call the collective methods of [`Group`] in the same order, and all of them return the same
 //! status. A wrong argument is [`Status::Argument`] on the rank that passed it and [`Status::PeerArgument`] on
-//! the others. A method with a name that ends in `_checked` takes its arguments as a `Result`: a caller that
-//! has found an argument wrong passes the error, and the method tells the other ranks.
+//! the others. A caller that has found any argument wrong passes the error in place of an [`Argument`], or of the argument
+//! of a method with a name that ends in `_checked`, and the method tells the other ranks.
 //!
 //! | file | content |
 //! |---|---|
 //! | [`config`], [`services`] | the configuration; the program around the group |
+//! | `argument` | arguments that may be wrong |
 //! | `create` | creation: handshake, agreement on the configuration, stores |
 //! | `failures` | failure checks, agreement on numbers, injected failures |
 //! | `job`, [`input`] | jobs: set-up, timers, reloaded inputs; the copy of a rank's input |
@@ -24,6 +25,7 @@
 //! own argument is wrong.
 
 mod aggregate;
+mod argument;
 pub mod columns;
 pub mod config;
 mod create;
@@ -48,6 +50,7 @@ pub mod tree;
 pub mod verify;
 
 pub use crate::store::parity::ParityShape;
+pub use argument::Argument;
 pub use config::{DataChecks, GroupConfig, OpenDirectory, StoreChoice};
 pub use external::{ExternalSort, ExternalStats};
 pub use input::{Key, SortInput};
@@ -70,7 +73,7 @@ use crate::store::Store;
 use crate::transport::Transport;
 use crate::tree::run::choose::ChosenTree;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status, caught, refuse};
 use ftsort_kernels::kernel::ThreadPool;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::pages;
@@ -270,34 +273,32 @@ impl<T: Transport> Group<T> {
         work(&mut engine, beside)
     }
 
-    /// Runs a collective step on the engine. Also returns the number of failures that it found.
-    fn on_engine<R>(
-        &mut self,
-        work: impl FnOnce(&mut Engine<'_>) -> Result<R>,
-    ) -> Result<(R, usize)> {
-        let known = self.members.faulty().len();
-        let value = self.engage(StepSetup::default(), |engine, _| work(engine))?;
-        Ok((value, self.members.faulty().len() - known))
+    /// Runs a collective step on the engine.
+    fn on_engine<R>(&mut self, work: impl FnOnce(&mut Engine<'_>) -> Result<R>) -> Result<R> {
+        self.engage(StepSetup::default(), |engine, _| work(engine))
     }
 
-    /// Runs a collective step on the states of the caller's own loop. `work` also receives the set of the owners
-    /// of lost data. The statistics stay those of the last job.
+    /// Runs a collective step of the present job on the states of the group. `work` also receives the set of the owners
+    /// of lost data.
+    fn on_stored<R>(
+        &mut self,
+        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
+    ) -> Result<R> {
+        self.engage(StepSetup::default(), |engine, beside| {
+            work(beside.states, engine, beside.lost)
+        })
+    }
+
+    /// As [`Group::on_stored`], for a step of the caller's own loop: the statistics stay those of the last job.
     fn on_states<R>(
         &mut self,
         work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
     ) -> Result<R> {
-        self.keeping_stats(|group| {
-            group.engage(StepSetup::default(), |engine, beside| {
-                work(beside.states, engine, beside.lost)
-            })
-        })
+        self.keeping_stats(|group| group.on_stored(work))
     }
 
     /// Runs a step that is not part of a job: the statistics stay those of the last job.
-    fn apart_from_jobs<R>(
-        &mut self,
-        work: impl FnOnce(&mut Engine<'_>) -> Result<R>,
-    ) -> Result<(R, usize)> {
+    fn apart_from_jobs<R>(&mut self, work: impl FnOnce(&mut Engine<'_>) -> Result<R>) -> Result<R> {
         self.keeping_stats(|group| group.on_engine(work))
     }
 
@@ -329,11 +330,15 @@ impl<T: Transport> Group<T> {
         if amount == 0 || !self.members.is_idle_spare(me) {
             return Ok(());
         }
-        let text = format!(
+        refuse(format!(
             "{name} is {amount}, but rank {me} is an idle spare, which has no input: pass 0 until the rank has \
              taken over from a failed rank"
-        );
-        Err(Error::new(Status::Argument, text))
+        ))
+    }
+
+    /// The number of ranks that are known to have failed.
+    fn known_failures(&self) -> usize {
+        self.members.faulty().len()
     }
 
     fn forget_losses(&mut self) {

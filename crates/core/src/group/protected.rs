@@ -7,19 +7,19 @@
 use std::collections::BTreeMap;
 
 use super::input::{FUNCTION, InputCopies, KeyedDigest, Prepared};
-use super::job::{JobSetup, JobStart};
-use super::{Group, JobKind, SortInput, Sorted, StepSetup};
+use super::job::JobSetup;
+use super::{Argument, Group, JobKind, SortInput, Sorted, StepSetup};
 use crate::block::Block;
 use crate::engine::{HeldInputs, LoadOnly, repair_inputs};
+use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::filter::Filter;
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::kernel::kernel_for;
-use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
 /// The name of the arguments by which sorts of protected inputs differ.
@@ -68,16 +68,11 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::sort`]; then no rank has a protected input.
-    pub fn protect(&mut self, input: SortInput<'_>) -> Result<ProtectedInput> {
-        self.protect_checked(Ok(input))
-    }
-
-    /// As [`Group::protect`], for a caller that may have found an argument wrong.
-    pub fn protect_checked(&mut self, input: Result<SortInput<'_>>) -> Result<ProtectedInput> {
-        self.call(|group| {
-            group.job(JobKind::Protect, |group, start| {
-                Ok(group.protect_given(start, input, (FUNCTION, 0))?.0)
-            })
+    pub fn protect<'a>(&mut self, input: impl Argument<SortInput<'a>>) -> Result<ProtectedInput> {
+        self.job(JobKind::Protect, |group, absent| {
+            Ok(group
+                .protect_given(absent, input.into_result(), (FUNCTION, 0))?
+                .0)
         })
     }
 
@@ -85,21 +80,17 @@ impl<T: Transport> Group<T> {
     /// the inputs of the nodes that this rank executes. Collective.
     pub(super) fn protect_given(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: Result<SortInput<'_>>,
         further: (&'static str, u64),
     ) -> Result<(ProtectedInput, BTreeMap<Node, Block>)> {
-        MemoryBudget::current().start_peak();
+        let mut data = Buffer::default();
         let prepared = input.and_then(|input| {
-            let data = Buffer::copy_of(input.records)?;
+            data = Buffer::copy_of(input.records)?;
             let mut prepared = Prepared::new(input, &self.threads)?;
             prepared.further = further;
-            Ok((prepared, data))
+            Ok(prepared)
         });
-        let (prepared, data) = match prepared {
-            Ok((prepared, data)) => (Ok(prepared), data),
-            Err(error) => (Err(error), Buffer::default()),
-        };
         let prepared = self.agree_on_input(prepared)?;
         let id = self.draw_seed();
         let data = Slice::from(data);
@@ -113,12 +104,12 @@ impl<T: Transport> Group<T> {
             retains: true,
             ..JobSetup::default()
         };
-        let loaded = self.run_job(start, setup, &LoadOnly)?;
+        let loaded = self.run_job(absent, setup, &LoadOnly)?;
         let own = loaded.blocks.get(&self.members.me().home());
         let own = own.and_then(|block| Some(block.runs.first()?.data.clone()));
         let digest = checks.map(|checks| checks.input);
         let held = loaded.retained.map(|retained| retained.into_inputs());
-        let released = || Error::new(Status::Internal, "the inputs were released");
+        let released = || Error::internal("the inputs were released");
         let input = ProtectedInput {
             held: held.ok_or_else(released)?,
             data: own.unwrap_or(data),
@@ -146,7 +137,7 @@ impl<T: Transport> Group<T> {
     /// Equal keys have the order of the input, others any. Collective.
     pub(super) fn load_protected(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: &mut ProtectedInput,
     ) -> Result<BTreeMap<Node, Block>> {
         let kernel = kernel_for(&input.layout, self.threads.clone());
@@ -163,7 +154,7 @@ impl<T: Transport> Group<T> {
             held: Some(&mut input.held),
             ..JobSetup::default()
         };
-        Ok(self.run_job(start, setup, &LoadOnly)?.blocks)
+        Ok(self.run_job(absent, setup, &LoadOnly)?.blocks)
     }
 
     /// Replaces the records of this rank in a protected input. Inputs of ranks that had failed before the call stay.
@@ -172,54 +163,47 @@ impl<T: Transport> Group<T> {
     /// # Errors
     /// As [`Group::sort`]; then the input has its old records on all ranks. `Status::DataLost` if a rank fails before
     /// its new records have left it: [`Group::lost_ranks`] names it, and another call succeeds without it.
-    pub fn update(&mut self, input: &mut ProtectedInput, records: &[u8]) -> Result<()> {
-        self.update_checked(Ok((input, records)))
-    }
-
-    /// As [`Group::update`], for a caller that may have found an argument wrong.
-    pub fn update_checked(
+    pub fn update<'i>(
         &mut self,
-        arguments: Result<(&mut ProtectedInput, &[u8])>,
+        input: impl Argument<&'i mut ProtectedInput>,
+        records: &[u8],
     ) -> Result<()> {
-        self.call(|group| {
-            group.job(JobKind::Protect, |group, start| {
-                MemoryBudget::current().start_peak();
-                let prepared = arguments.and_then(|(input, records)| {
-                    let Order { layout, stable } = group.order_of(input, None)?;
-                    let given = SortInput {
-                        layout,
-                        stable,
-                        records,
-                    };
-                    let mut prepared = Prepared::new(given, &group.threads)?;
-                    prepared.further = (INPUT, input.id);
-                    Ok((input, Slice::from(Buffer::copy_of(records)?), prepared))
-                });
-                let (replaced, prepared) = match prepared {
-                    Ok((input, data, prepared)) => (Ok((input, data)), Ok(prepared)),
-                    Err(error) => (Err(error.clone()), Err(error)),
+        self.job(JobKind::Protect, |group, absent| {
+            let prepared = input.into_result().and_then(|input| {
+                let Order { layout, stable } = group.order_of(input, None)?;
+                let given = SortInput {
+                    layout,
+                    stable,
+                    records,
                 };
-                let prepared = group.agree_on_input(prepared)?;
-                let (input, data) = replaced?;
-                // Inputs of failed ranks keep their digests.
-                let key = group.input_key(input.id, &prepared.layout);
-                let checks = key.as_ref().map(|key| prepared.checks(key));
-                let setup = JobSetup {
-                    input: data.clone(),
-                    key: key.as_ref(),
-                    checks: checks.as_ref(),
-                    record_bytes: prepared.layout.record_bytes(),
-                    ..JobSetup::default()
-                };
-                group.run_update(start, setup, &mut input.held)?;
-                let seed = input.id;
-                input.digest = checks.map(|checks| KeyedDigest {
-                    seed,
-                    digest: checks.input,
-                });
-                input.data = data;
-                Ok(())
-            })
+                let mut prepared = Prepared::new(given, &group.threads)?;
+                prepared.further = (INPUT, input.id);
+                Ok((input, Slice::from(Buffer::copy_of(records)?), prepared))
+            });
+            let (replaced, prepared) = match prepared {
+                Ok((input, data, prepared)) => (Ok((input, data)), Ok(prepared)),
+                Err(error) => (Err(error.clone()), Err(error)),
+            };
+            let prepared = group.agree_on_input(prepared)?;
+            let (input, data) = replaced?;
+            // Inputs of failed ranks keep their digests.
+            let key = group.input_key(input.id, &prepared.layout);
+            let checks = key.as_ref().map(|key| prepared.checks(key));
+            let setup = JobSetup {
+                input: data.clone(),
+                key: key.as_ref(),
+                checks: checks.as_ref(),
+                record_bytes: prepared.layout.record_bytes(),
+                ..JobSetup::default()
+            };
+            group.run_update(absent, setup, &mut input.held)?;
+            let seed = input.id;
+            input.digest = checks.map(|checks| KeyedDigest {
+                seed,
+                digest: checks.input,
+            });
+            input.data = data;
+            Ok(())
         })
     }
 
@@ -228,43 +212,29 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::sort`]. After `Status::DataLost` the input continues without the lost ranks' records.
-    pub fn sort_protected(
+    pub fn sort_protected<'i>(
         &mut self,
-        input: &mut ProtectedInput,
+        input: impl Argument<&'i mut ProtectedInput>,
         order: Option<Order>,
     ) -> Result<Sorted> {
-        self.sort_protected_checked(Ok((input, order)))
-    }
-
-    /// As [`Group::sort_protected`], for a caller that may have found an argument wrong.
-    pub fn sort_protected_checked(
-        &mut self,
-        arguments: Result<(&mut ProtectedInput, Option<Order>)>,
-    ) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let arguments = arguments.and_then(|(input, order)| {
-                    let order = group.order_of(input, order)?;
-                    Ok((input, order))
-                });
-                let arguments = match group.config.checks.digest {
-                    // The repair of the inputs needs all ranks.
-                    true => Ok(group.on_engine(|engine| engine.all_or_none(arguments))?.0),
-                    false => arguments,
-                };
-                match arguments {
-                    Ok((input, order)) => group.sort_held(start, input, order, None),
-                    Err(error) => {
-                        // The other ranks agree on the input first.
-                        let refused = group.agree_on_input(Err(error));
-                        let text = "an invalid input was accepted";
-                        Err(refused
-                            .err()
-                            .unwrap_or_else(|| Error::new(Status::Internal, text)))
-                    }
+        self.job(JobKind::Sort, |group, absent| {
+            let arguments = input.into_result().and_then(|input| {
+                let order = group.order_of(input, order)?;
+                Ok((input, order))
+            });
+            let arguments = match group.config.checks.digest {
+                // The repair of the inputs needs all ranks.
+                true => Ok(group.on_engine(|engine| engine.all_or_none(arguments))?),
+                false => arguments,
+            };
+            match arguments {
+                Ok((input, order)) => group.sort_held(absent, input, order, None),
+                Err(error) => {
+                    // The other ranks agree on the input first.
+                    group.agree_on_input(Err(error.clone()))?;
+                    Err(error)
                 }
-            })
+            }
         })
     }
 
@@ -276,9 +246,8 @@ impl<T: Transport> Group<T> {
 
     /// Returns the order in which an input is to be sorted.
     fn order_of(&self, input: &ProtectedInput, order: Option<Order>) -> Result<Order> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         if input.group != self.id {
-            return refuse("input is of another group: pass the group that protected it".into());
+            return refuse("input is of another group: pass the group that protected it");
         }
         let Some(order) = order else {
             return Ok(Order {
@@ -316,7 +285,7 @@ impl<T: Transport> Group<T> {
 
     pub(super) fn sort_held(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: &mut ProtectedInput,
         order: Order,
         filter: Option<Filter>,
@@ -339,7 +308,7 @@ impl<T: Transport> Group<T> {
                 .filter(|_| !mutant(Mutant::ProtectedDigestForgotten)),
             ..prepared
         });
-        let sorted = self.sort_prepared(start, prepared, Some(&mut input.held), filter);
+        let sorted = self.sort_prepared(absent, prepared, Some(&mut input.held), filter);
         if let Err(error) = &sorted
             && error.status == Status::DataLost
         {

@@ -4,13 +4,13 @@ use super::config::agree_on_equal;
 use super::input::InputOrigin;
 use super::job::Inputs;
 use super::states::StoredVersion;
-use super::{FinalStates, Group, Sorted, StepSetup};
+use super::{Argument, FinalStates, Group, Sorted, StepSetup};
 use crate::engine::{Algorithm, Engine, Event, RetainedResult};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::transport::Transport;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 /// The redundancy of a result.
 #[derive(Debug)]
@@ -61,14 +61,6 @@ impl Safety {
         Safety { origin, ..self }
     }
 
-    /// The redundancy of a result that this version of the group's states has.
-    pub fn with_stored(self, version: StoredVersion) -> Safety {
-        Safety {
-            stored: Some(version),
-            ..self
-        }
-    }
-
     /// The number of ranks of the group.
     pub fn ranks(&self) -> usize {
         self.ranks
@@ -76,6 +68,15 @@ impl Safety {
 }
 
 impl<T: Transport> Group<T> {
+    /// The redundancy of a result that the present version of the group's states has. `id`: drawn for this result.
+    pub(super) fn safety_of_stored(&self, id: u64) -> Safety {
+        let placed = (None, self.members.membership().clone());
+        Safety {
+            stored: Some(self.stored_version()),
+            ..Safety::new((self.id, id), &self.members, placed, None)
+        }
+    }
+
     /// Rebuilds the blocks of ranks that have failed since the result was made, on the ranks that execute their
     /// nodes now, and renews the redundancy. Blocks of survivors stay where they are. Without failures it only finds
     /// that there are none. Collective.
@@ -87,14 +88,9 @@ impl<T: Transport> Group<T> {
     /// `Status::Memory`, `Status::Store`, `Status::Callback`: the blocks that were rebuilt by then are in the result,
     /// and the next call tries again. The callback may be asked for the inputs of all ranks, as these passed them to the
     /// call that made the result.
-    pub fn recover(&mut self, result: &mut Sorted) -> Result<()> {
-        self.recover_checked(Ok(result))
-    }
-
-    /// As [`Group::recover`], for a caller that may have found an argument wrong.
-    pub fn recover_checked(&mut self, result: Result<&mut Sorted>) -> Result<()> {
+    pub fn recover<'r>(&mut self, result: impl Argument<&'r mut Sorted>) -> Result<()> {
         self.call_with_limit(|group| {
-            let result = group.agree_on_result(result, |sorted| &sorted.safety)?;
+            let result = group.agree_on_result(result.into_result(), |sorted| &sorted.safety)?;
             group.recover_agreed(result)
         })
     }
@@ -137,8 +133,7 @@ impl<T: Transport> Group<T> {
                 return Ok(());
             }
             let placement = Some(placement.clone()).filter(|_| !mutant(Mutant::PositionsMoved));
-            let time = self.transport.now();
-            return self.keeping_stats(|group| group.scatter(result, None, (time, placement)));
+            return self.keeping_stats(|group| group.scatter(result, None, placement));
         }
         let listed = result.relist();
         recovered?;
@@ -180,22 +175,18 @@ impl<T: Transport> Group<T> {
         result: &mut Sorted,
         listed: Result<()>,
     ) -> Result<()> {
-        let ((), failures) = self.apart_from_jobs(|engine| engine.all_or_none(listed))?;
-        match failures {
-            0 => Ok(()),
-            _ => self.recover_agreed(result),
+        let known = self.known_failures();
+        self.apart_from_jobs(|engine| engine.all_or_none(listed))?;
+        if self.known_failures() == known {
+            return Ok(());
         }
+        self.recover_agreed(result)
     }
 
     /// As [`Group::recover`], for the final states of a user-defined algorithm. Its functions are not called.
-    pub fn recover_states(&mut self, result: &mut FinalStates) -> Result<()> {
-        self.recover_states_checked(Ok(result))
-    }
-
-    /// As [`Group::recover_states`], for a caller that may have found an argument wrong.
-    pub fn recover_states_checked(&mut self, result: Result<&mut FinalStates>) -> Result<()> {
+    pub fn recover_states<'r>(&mut self, result: impl Argument<&'r mut FinalStates>) -> Result<()> {
         self.call_with_limit(|group| {
-            let result = group.agree_on_result(result, |states| &states.safety)?;
+            let result = group.agree_on_result(result.into_result(), |states| &states.safety)?;
             let algorithm = result.algorithm();
             if result.safety.stored == Some(group.stored_version()) {
                 return group.keeping_stats(|group| group.list_stored(result));
@@ -217,16 +208,14 @@ impl<T: Transport> Group<T> {
             if safety(&result).group == self.id {
                 return Ok(result);
             }
-            let text = "result is of another group: pass the group that made it";
-            Err(Error::new(Status::Argument, text))
+            refuse("result is of another group: pass the group that made it")
         });
-        let (result, _) = self.apart_from_jobs(|engine| {
+        self.apart_from_jobs(|engine| {
             let result = engine.all_or_none(result)?;
             agree_on_equal(engine, &[("result", safety(&result).id)])?;
             engine.check_faults()?;
             Ok(result)
-        })?;
-        Ok(result)
+        })
     }
 
     pub(super) fn restore(
@@ -299,7 +288,6 @@ pub(super) fn none_failed(
     if lost.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = lost.iter().map(|rank| rank.to_string()).collect();
-    let text = format!("rank {} failed, {reason}", names.join(", "));
+    let text = format!("rank {lost} failed, {reason}");
     Err(Error::new(Status::DataLost, text))
 }

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::config::{hash_of, unequal};
-use super::job::{JobSetup, JobStart};
+use super::job::JobSetup;
 use super::results::Safety;
-use super::states::StoredVersion;
 use super::stored_rounds::StoredRun;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
 use crate::engine::{Algorithm, FinishedRounds};
-use crate::members::{Members, Rank};
+use crate::members::{Members, Rank, RankSet};
 use crate::rounds::purity::PurityCheck;
 use crate::rounds::{Hypercube, Rounds, state_of};
 use crate::transport::{Comparison, Transport};
@@ -18,7 +17,6 @@ use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status, caught};
-use ftsort_kernels::memory::MemoryBudget;
 
 /// A rank's arguments for [`Group::run_rounds`].
 #[derive(Clone, Copy)]
@@ -92,12 +90,12 @@ impl FinalStates {
         }
     }
 
-    /// States that the group has stored.
-    pub(super) fn of_stored(rounds: u32, safety: Safety, stored: StoredVersion) -> FinalStates {
+    /// A result that lists no states yet.
+    pub(super) fn new(rounds: u32, safety: Safety) -> FinalStates {
         FinalStates {
             states: Vec::new(),
             rounds,
-            safety: safety.with_stored(stored),
+            safety,
             _moved: Vec::new(),
         }
     }
@@ -155,17 +153,14 @@ impl<T: Transport> Group<T> {
 
     /// As [`Group::run_rounds`], for a caller that may have found an argument wrong.
     pub fn run_rounds_checked(&mut self, input: Result<RoundsInput<'_>>) -> Result<FinalStates> {
-        self.call(|group| {
-            group.job(JobKind::Rounds, |group, start| {
-                MemoryBudget::current().start_peak();
-                group.run_rounds_prepared(start, input)
-            })
+        self.job(JobKind::Rounds, |group, absent| {
+            group.run_rounds_prepared(absent, input)
         })
     }
 
     fn run_rounds_prepared(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         input: Result<RoundsInput<'_>>,
     ) -> Result<FinalStates> {
         let dimension = self.members.cube().dimension();
@@ -185,7 +180,7 @@ impl<T: Transport> Group<T> {
             let fingerprint = input.fingerprint(dimension);
             Ok((input, copy, fingerprint))
         });
-        let ((input, copy, fingerprint), _) = self.on_engine(|engine| {
+        let (input, copy, fingerprint) = self.on_engine(|engine| {
             let (input, copy, fingerprint) = engine.all_or_none(prepared)?;
             let same = hash_of((fingerprint, input.store_every));
             let equal = engine.all_equal_in(same, FINGERPRINT_BITS)?;
@@ -215,7 +210,7 @@ impl<T: Transport> Group<T> {
                 key: key.as_ref(),
                 call: seed,
             };
-            return self.run_stored_rounds(&start, &run);
+            return self.run_stored_rounds(&run);
         }
         let setup = JobSetup {
             input: copy.into(),
@@ -226,20 +221,12 @@ impl<T: Transport> Group<T> {
             retains: algorithm.rounds() > 0 && !self.config.release_after_run,
             ..JobSetup::default()
         };
-        let finished = self.run_job(start, setup, &algorithm);
+        let finished = self.run_job(absent, setup, &algorithm);
         self.stats.merge_into_exchange();
         let finished = finished?;
-        let mut result = FinalStates {
-            states: Vec::new(),
-            rounds: algorithm.rounds(),
-            safety: Safety::new(
-                (self.id, seed),
-                &self.members,
-                (finished.retained, finished.membership),
-                key,
-            ),
-            _moved: Vec::new(),
-        };
+        let placed = (finished.retained, finished.membership);
+        let safety = Safety::new((self.id, seed), &self.members, placed, key);
+        let mut result = FinalStates::new(algorithm.rounds(), safety);
         if algorithm.rounds() > 0 {
             result.list(&finished.blocks);
             return Ok(result);
@@ -251,7 +238,7 @@ impl<T: Transport> Group<T> {
         });
         let states: Result<Vec<_>> = states.collect();
         // The caller's functions may fail on one rank.
-        result.states = self.apart_from_jobs(|engine| engine.all_or_none(states))?.0;
+        result.states = self.apart_from_jobs(|engine| engine.all_or_none(states))?;
         Ok(result)
     }
 }

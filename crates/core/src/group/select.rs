@@ -7,9 +7,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::config::hash_of;
-use super::job::JobStart;
 use super::protected::{Order, ProtectedInput};
-use super::{Group, JobKind, SortInput, Sorted};
+use super::{Argument, Group, JobKind, SortInput, Sorted};
 use crate::block::Block;
 use crate::engine::{Engine, Verdict};
 use crate::members::{Rank, RankSet};
@@ -21,7 +20,7 @@ use crate::transport::Transport;
 use crate::vcube::Node;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status, caught_as};
+use ftsort_kernels::error::{Error, Result, caught_as, refuse};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 
 /// The wanted records.
@@ -51,7 +50,7 @@ impl Found {
     fn records(&self) -> Result<Vec<u8>> {
         let point = |position: &u64| {
             let index = (self.points).binary_search_by_key(position, |(at, _)| *at);
-            let missing = |_| Error::new(Status::Internal, "a record was not found");
+            let missing = |_| Error::internal("a record was not found");
             Ok(&self.points[index.map_err(missing)?].1.record)
         };
         let records = self.positions.iter().map(point);
@@ -75,7 +74,6 @@ impl Wanted {
 
     /// The positions, if there are `total` records.
     fn positions(&self, total: u64) -> Result<Vec<u64>> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         match self {
             Wanted::Positions(positions) => {
                 let beyond = positions.iter().position(|position| *position >= total);
@@ -88,7 +86,7 @@ impl Wanted {
                 Ok(positions.clone())
             }
             Wanted::Fractions(fractions) if total == 0 && !fractions.is_empty() => {
-                refuse("fractions are given, but no rank has a record".into())
+                refuse("fractions are given, but no rank has a record")
             }
             Wanted::Fractions(fractions) => {
                 let fractions = fractions.iter();
@@ -108,13 +106,10 @@ fn check_fractions(fractions: &[f64]) -> Result<()> {
         .position(|fraction| !(0.0..=1.0).contains(fraction));
     match wrong {
         None => Ok(()),
-        Some(index) => {
-            let text = format!(
-                "fractions[{index}] is {}, which is not from 0 to 1",
-                fractions[index]
-            );
-            Err(Error::new(Status::Argument, text))
-        }
+        Some(index) => refuse(format!(
+            "fractions[{index}] is {}, which is not from 0 to 1",
+            fractions[index]
+        )),
     }
 }
 
@@ -124,18 +119,12 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::protect`]; `Status::Argument` on all ranks for a position that no record has.
-    pub fn select(&mut self, input: SortInput<'_>, positions: &[u64]) -> Result<Vec<u8>> {
-        self.select_checked(Ok((input, positions)))
-    }
-
-    /// As [`Group::select`], for a caller that may have found an argument wrong.
-    pub fn select_checked(
+    pub fn select<'a>(
         &mut self,
-        arguments: Result<(SortInput<'_>, &[u64])>,
+        input: impl Argument<SortInput<'a>>,
+        positions: &[u64],
     ) -> Result<Vec<u8>> {
-        let arguments =
-            arguments.map(|(input, positions)| (input, Wanted::Positions(positions.to_vec())));
-        self.records_of(arguments)
+        self.records_of(input.into_result(), Wanted::Positions(positions.to_vec()))
     }
 
     /// Returns the records of quantiles, one after the other: for each fraction the first record such that at least this
@@ -143,102 +132,81 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::protect`]; `Status::Argument` on all ranks if there is no record.
-    pub fn quantiles(&mut self, input: SortInput<'_>, fractions: &[f64]) -> Result<Vec<u8>> {
-        self.quantiles_checked(Ok((input, fractions)))
-    }
-
-    /// As [`Group::quantiles`], for a caller that may have found an argument wrong.
-    pub fn quantiles_checked(
+    pub fn quantiles<'a>(
         &mut self,
-        arguments: Result<(SortInput<'_>, &[f64])>,
+        input: impl Argument<SortInput<'a>>,
+        fractions: &[f64],
     ) -> Result<Vec<u8>> {
-        let arguments = arguments.and_then(|(input, fractions)| {
-            check_fractions(fractions)?;
-            Ok((input, Wanted::Fractions(fractions.to_vec())))
-        });
-        self.records_of(arguments)
+        let input = input.into_result();
+        let input = input.and_then(|input| check_fractions(fractions).map(|()| input));
+        self.records_of(input, Wanted::Fractions(fractions.to_vec()))
     }
 
     /// Sorts the first `count` records of the sorted order, or all if there are fewer. Collective.
     ///
     /// # Errors
     /// As [`Group::sort`].
-    pub fn top(&mut self, input: SortInput<'_>, count: u64) -> Result<Sorted> {
-        self.top_checked(Ok((input, count)))
-    }
-
-    /// As [`Group::top`], for a caller that may have found an argument wrong.
-    pub fn top_checked(&mut self, arguments: Result<(SortInput<'_>, u64)>) -> Result<Sorted> {
-        let arguments = arguments.and_then(|(input, count)| {
+    pub fn top<'a>(&mut self, input: impl Argument<SortInput<'a>>, count: u64) -> Result<Sorted> {
+        let input = input.into_result().and_then(|input| {
             if self.expects_bitonic() {
-                let text = "FTSORT_BITONIC_MERGE sorts a whole bitonic sequence, and not the first records of one: choose \
-                            another algorithm";
-                return Err(Error::new(Status::Argument, text));
+                return refuse(
+                    "FTSORT_BITONIC_MERGE sorts a whole bitonic sequence, and not the first records of one: choose \
+                     another algorithm",
+                );
             }
-            Ok((input, Wanted::First(count)))
+            Ok(input)
         });
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                let time = start.time;
-                group.searched(start, arguments, |group, input, found| {
-                    let filter = match found.points.last() {
-                        None => Some(Filter::Nothing),
-                        Some((position, _)) if position + 1 == found.total => None,
-                        Some((_, point)) => Some(Filter::UpTo {
-                            record: point.record.clone(),
-                            origin: Rank(point.origin),
-                            equal: found.equal,
-                        }),
-                    };
-                    let order = Order {
-                        layout: input.layout().clone(),
-                        stable: false,
-                    };
-                    let start = group.begin_next_job(time);
-                    group.sort_held(start, input, order, filter)
-                })
+        let wanted = Wanted::First(count);
+        self.job(JobKind::Sort, |group, absent| {
+            group.searched(absent, input, &wanted, |group, input, found| {
+                let filter = match found.points.last() {
+                    None => Some(Filter::Nothing),
+                    Some((position, _)) if position + 1 == found.total => None,
+                    Some((_, point)) => Some(Filter::UpTo {
+                        record: point.record.clone(),
+                        origin: Rank(point.origin),
+                        equal: found.equal,
+                    }),
+                };
+                let order = Order {
+                    layout: input.layout().clone(),
+                    stable: false,
+                };
+                let absent = group.begin_next_job();
+                group.sort_held(absent, input, order, filter)
             })
         })
     }
 
     /// Searches, and returns the records in the order in which they are wanted.
-    fn records_of(&mut self, arguments: Result<(SortInput<'_>, Wanted)>) -> Result<Vec<u8>> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                let time = start.time;
-                let records = group.searched(start, arguments, |_, _, found| found.records());
-                group.note_total_time(time);
-                records
-            })
+    fn records_of(&mut self, input: Result<SortInput<'_>>, wanted: Wanted) -> Result<Vec<u8>> {
+        self.job(JobKind::Sort, |group, absent| {
+            group.searched(absent, input, &wanted, |_, _, found| found.records())
         })
     }
 
     /// Protects the input, searches in it, passes both to `then`, and removes the input. Collective.
     fn searched<R>(
         &mut self,
-        start: JobStart,
-        arguments: Result<(SortInput<'_>, Wanted)>,
+        absent: RankSet,
+        input: Result<SortInput<'_>>,
+        wanted: &Wanted,
         then: impl FnOnce(&mut Group<T>, &mut ProtectedInput, Found) -> Result<R>,
     ) -> Result<R> {
-        let (time, absent) = (start.time, start.absent.clone());
-        let (input, wanted) = match arguments {
-            Ok((input, wanted)) => (Ok(input), wanted),
-            Err(error) => (Err(error), Wanted::First(0)),
-        };
-        let (mut input, blocks) = self.protect_given(start, input, wanted.shared())?;
-        let found = self.search(&mut input, blocks, &wanted, (time, absent));
+        let (mut input, blocks) = self.protect_given(absent.clone(), input, wanted.shared())?;
+        let found = self.search(&mut input, blocks, wanted, &absent);
         let result = found.and_then(|found| then(self, &mut input, found));
         self.release_input(input, result)
     }
 
-    /// Searches in a protected input, of which this rank has `blocks`, until no rank fails meanwhile. `time`: the begin of the
-    /// call. `absent`: the ranks that had no input then. Collective.
+    /// Searches in a protected input, of which this rank has `blocks`, until no rank fails meanwhile. `absent`: the
+    /// ranks that had no input when the call began. Collective.
     fn search(
         &mut self,
         input: &mut ProtectedInput,
         mut blocks: BTreeMap<Node, Block>,
         wanted: &Wanted,
-        (time, absent): (f64, RankSet),
+        absent: &RankSet,
     ) -> Result<Found> {
         let kernel = kernel_for(input.layout(), self.threads.clone());
         loop {
@@ -247,16 +215,15 @@ impl<T: Transport> Group<T> {
                     failures: engine.members().faulty().len(),
                     engine,
                     kernel: &*kernel,
-                    absent: &absent,
+                    absent,
                 };
                 attempt.search(&blocks, wanted)
             };
-            let (found, _) = self.on_engine(search)?;
-            if let Some(found) = found {
+            if let Some(found) = self.on_engine(search)? {
                 return Ok(found);
             }
-            let start = self.begin_next_job(time);
-            blocks = self.load_protected(start, input)?;
+            let absent_now = self.begin_next_job();
+            blocks = self.load_protected(absent_now, input)?;
         }
     }
 }
@@ -309,7 +276,7 @@ impl Attempt<'_, '_> {
             let mut fields = Reader::new(&report);
             while !fields.is_empty() {
                 let entry = fields.u32().zip(fields.varint());
-                let undecodable = || Error::new(Status::Internal, "a count does not decode");
+                let undecodable = || Error::internal("a count does not decode");
                 let (node, count) = entry.ok_or_else(undecodable)?;
                 total += count;
                 if (node as usize) < ranks {

@@ -6,12 +6,13 @@ use super::columns::Columns;
 use super::config::{agree_on_equal, hash_of};
 use super::gathered::Attempt;
 use super::input::{InputCopies, InputOrigin, Key, Prepared, SortInput};
-use super::job::{JobSetup, JobStart};
+use super::job::JobSetup;
 use super::many::ArrayOfMany;
 use super::results::Safety;
-use super::{Group, JobKind, LastRun};
+use super::{Argument, Group, JobKind, LastRun};
 use crate::block::Block;
 use crate::engine::{Algorithm, Checks, Finished, Gathered, HeldInputs, sum};
+use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::cost::{Network, Work, choose};
 use crate::sort::filter::Filter;
@@ -21,9 +22,8 @@ use crate::tree::run::collect::LocalResult;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
-use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
 /// The sorted blocks that this rank holds, in ascending order of node: its own, and one for each node that it
@@ -63,12 +63,11 @@ impl<'a> SortedBlock<'a> {
     /// The records as numbers; `Status::Argument` if they cannot be numbers of this type.
     pub fn keys<K: Key>(&self) -> Result<&'a [K]> {
         bytemuck::try_cast_slice(self.records).map_err(|error| {
-            let text = format!(
+            Error::argument(format!(
                 "{} bytes are not numbers of {} bytes: {error}",
                 self.records.len(),
                 size_of::<K>()
-            );
-            Error::new(Status::Argument, text)
+            ))
         })
     }
 }
@@ -201,11 +200,10 @@ impl Sorted {
     /// The blocks as parts to verify; `Status::Argument` if the records have another size.
     pub fn parts(&self, record_bytes: usize) -> Result<Vec<(Node, &[u8])>> {
         if record_bytes != self.record_bytes() {
-            let text = format!(
+            return refuse(format!(
                 "record.record_bytes is {record_bytes}, but the result has records of {} bytes",
                 self.record_bytes()
-            );
-            return Err(Error::new(Status::Argument, text));
+            ));
         }
         let blocks = self.blocks.iter();
         Ok(blocks.map(|(node, _, data)| (*node, &data[..])).collect())
@@ -247,12 +245,9 @@ impl<T: Transport> Group<T> {
     /// After `Status::Mpi` and `Status::Internal` the records must stay allocated and unchanged until the process ends:
     /// messages that read them may still be in progress.
     pub unsafe fn sort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
-                group.sort_prepared(start, prepared, None, None)
-            })
+        self.job(JobKind::Sort, |group, absent| {
+            let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
+            group.sort_prepared(absent, prepared, None, None)
         })
     }
 
@@ -261,19 +256,13 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// `Status::Argument` where the algorithm differs between ranks. Then it is the same as before.
-    pub fn set_method(&mut self, method: Option<Method>) -> Result<()> {
-        self.set_method_checked(Ok(method))
-    }
-
-    /// As [`Group::set_method`], for a caller that may have found an argument wrong.
-    pub fn set_method_checked(&mut self, method: Result<Option<Method>>) -> Result<()> {
+    pub fn set_method(&mut self, method: impl Argument<Option<Method>>) -> Result<()> {
         self.call(|group| {
-            let (method, _) = group.apart_from_jobs(|engine| {
-                let method = engine.all_or_none(method)?;
+            group.config.method = group.apart_from_jobs(|engine| {
+                let method = engine.all_or_none(method.into_result())?;
                 agree_on_equal(engine, &[("algorithm or pivot", hash_of(method))])?;
                 Ok(method)
             })?;
-            group.config.method = method;
             Ok(())
         })
     }
@@ -282,7 +271,7 @@ impl<T: Transport> Group<T> {
     /// has the contract of [`Group::sort_checked`].
     pub(super) fn sort_prepared(
         &mut self,
-        start: JobStart,
+        absent: RankSet,
         prepared: Result<Prepared<'_>>,
         held: Option<&mut HeldInputs>,
         filter: Option<Filter>,
@@ -290,7 +279,7 @@ impl<T: Transport> Group<T> {
         let prepared = self.checked(prepared);
         let mut gathered = Gathered::default();
         if held.is_none() {
-            gathered = match self.sort_gathered(&start, &prepared)? {
+            gathered = match self.sort_gathered(&absent, &prepared)? {
                 Attempt::Finished(finished) => {
                     self.last_run = Some(LastRun::Sort(Method::SampleSort(1)));
                     let seed = self.draw_seed();
@@ -360,7 +349,7 @@ impl<T: Transport> Group<T> {
             unprotected: prepared.unprotected,
             placement: None,
         };
-        let finished = self.run_job(start, setup, &algorithm)?;
+        let finished = self.run_job(absent, setup, &algorithm)?;
         let layout = prepared.layout.clone();
         let facts = (layout, method, prepared.origin, filter);
         self.sorted(finished, facts, (seed, key))
@@ -373,27 +362,38 @@ impl<T: Transport> Group<T> {
         (layout, method, origin, filter): (Layout, Method, InputOrigin, Option<Filter>),
         (id, key): (u64, Option<DigestKey>),
     ) -> Result<Sorted> {
+        let total = total_records(&finished.decision());
+        let placed = (finished.retained, finished.membership);
+        let safety = Safety::new((self.id, id), &self.members, placed, key).with_origin(origin);
         let mut sorted = Sorted {
-            blocks: Vec::new(),
-            layout,
-            total: total_records(&finished.decision()),
-            method,
-            dense: self.config.dense,
-            own: self.members.working_node(),
-            safety: Safety::new(
-                (self.id, id),
-                &self.members,
-                (finished.retained, finished.membership),
-                key,
-            )
-            .with_origin(origin),
-            array: None,
-            columns: None,
             filter,
-            _moved: Vec::new(),
+            ..self.without_blocks(layout, total, method, safety)
         };
         sorted.list(&finished.blocks, whole_block)?;
         Ok(sorted)
+    }
+
+    /// A result that lists no blocks yet.
+    pub(super) fn without_blocks(
+        &self,
+        layout: Layout,
+        total: u64,
+        method: Method,
+        safety: Safety,
+    ) -> Sorted {
+        Sorted {
+            blocks: Vec::new(),
+            layout,
+            total,
+            method,
+            dense: self.config.dense,
+            own: self.members.working_node(),
+            safety,
+            array: None,
+            columns: None,
+            filter: None,
+            _moved: Vec::new(),
+        }
     }
 
     /// Agrees that the arguments of all ranks are right and their records alike. Collective.
@@ -421,11 +421,10 @@ impl<T: Transport> Group<T> {
         let count = prepared.given.len() / prepared.layout.record_bytes();
         self.check_spare("count", count)?;
         if prepared.stable && self.expects_bitonic() {
-            return Err(Error::new(
-                Status::Argument,
+            return refuse(
                 "FTSORT_BITONIC_MERGE does not keep the order of equal keys, which record.stable or this function \
                  demands: choose another algorithm",
-            ));
+            );
         }
         Ok(prepared)
     }
@@ -434,7 +433,7 @@ impl<T: Transport> Group<T> {
         // Ranks need not agree again on the layout of their last sort.
         let before = self.agreed_layout;
         let again = prepared.as_ref().map(Prepared::fingerprint).ok() == before;
-        let (prepared, _) = self.on_engine(|engine| {
+        let prepared = self.on_engine(|engine| {
             let (prepared, again) = engine.all_or_none_with(prepared, again)?;
             if !again {
                 agree_on_equal(engine, &prepared.shared())?;
@@ -454,7 +453,7 @@ impl<T: Transport> Group<T> {
         if ranks < MANY_RANKS {
             return Ok(Method::SampleSort(1));
         }
-        let total = self.on_engine(|engine| sum(engine, input_bytes as u64))?.0;
+        let total = self.on_engine(|engine| sum(engine, input_bytes as u64))?;
         let work = Work {
             ranks,
             input_bytes: total as f64 / ranks as f64,

@@ -1,7 +1,7 @@
 //! States of nodes that the caller's own loop keeps: the papers' checkpoint and readCheckpoint.
 
 use super::config::{agree_on_equal, hash_of};
-use super::{Group, StoreChoice};
+use super::{Argument, Group, StoreChoice};
 use crate::engine::StatesCommit;
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
@@ -9,7 +9,7 @@ use crate::store::named::NamedStates;
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, refuse};
 
 /// A version of the states of a group. After the states were discarded, others get the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,20 +72,12 @@ impl<T: Transport> Group<T> {
     /// `Status::Argument` where the store is no directory, for a name that is not allowed or differs between ranks,
     /// and for states of another number of nodes; `Status::State` where the group has states already;
     /// `Status::Store` where files cannot be read or written, or are damaged.
-    pub fn open_states(&mut self, name: &str) -> Result<bool> {
-        self.open_states_checked(Ok(name))
-    }
-
-    /// As [`Group::open_states`], for a caller that may have found an argument wrong.
-    pub fn open_states_checked(&mut self, name: Result<&str>) -> Result<bool> {
+    pub fn open_states<'n>(&mut self, name: impl Argument<&'n str>) -> Result<bool> {
         let me = self.members.me();
-        let named = name.and_then(|name| match &self.config.store {
+        let named = name.into_result().and_then(|name| match &self.config.store {
             StoreChoice::Directory(open) => Ok((NamedStates::new(open(), name, me)?, hash_of(name))),
-            _ => Err(Error::new(
-                Status::Argument,
-                "states with a name need a directory: set config.store to FTSORT_STORE_DIRECTORY, and \
-                 config.store_directory",
-            )),
+            _ => refuse("states with a name need a directory: set config.store to FTSORT_STORE_DIRECTORY, and \
+                 config.store_directory"),
         });
         self.call(|group| {
             group.forget_losses();
@@ -119,7 +111,6 @@ impl<T: Transport> Group<T> {
 
     /// `Status::Argument` unless this rank executes the node.
     fn check_executed(&self, node: Node) -> Result<()> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
         let nodes = self.members.cube().len();
         if node.0 as usize >= nodes {
             return refuse(format!(

@@ -7,8 +7,7 @@
 
 use std::ops::Range;
 
-use super::job::{JobSetup, JobStart};
-use super::results::Safety;
+use super::job::JobSetup;
 use super::rounds::FinalStates;
 use super::{Beside, Group, StepSetup};
 use crate::engine::{Algorithm, Checkpoints, Engine, reported_by_all};
@@ -20,7 +19,7 @@ use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 /// A run that stores its states.
 pub(super) struct StoredRun<'a> {
@@ -61,11 +60,7 @@ impl StoredRun<'_> {
 
 impl<T: Transport> Group<T> {
     /// Runs the rounds that follow the stored states, or all of them if none are stored. Collective.
-    pub(super) fn run_stored_rounds(
-        &mut self,
-        start: &JobStart,
-        run: &StoredRun<'_>,
-    ) -> Result<FinalStates> {
+    pub(super) fn run_stored_rounds(&mut self, run: &StoredRun<'_>) -> Result<FinalStates> {
         let found = self.on_stored(|states, engine, lost| {
             stored_round(states, engine, lost, run.fingerprint, "these rounds")
         })?;
@@ -83,31 +78,19 @@ impl<T: Transport> Group<T> {
         let rounds = run.whole.rounds();
         while round < rounds {
             let until = rounds.min(round.saturating_add(run.every));
-            if self.run_part(start, run, round..until)? {
+            if self.run_part(run, round..until)? {
                 round = until;
             }
         }
         self.stats.merge_into_exchange();
-        self.note_total_time(start.time);
-        let safety = Safety::new(
-            (self.id, run.call),
-            &self.members,
-            (None, self.members.membership().clone()),
-            None,
-        );
-        let mut result = FinalStates::of_stored(rounds, safety, self.stored_version());
+        let mut result = FinalStates::new(rounds, self.safety_of_stored(run.call));
         self.list_stored(&mut result)?;
         Ok(result)
     }
 
     /// Runs some rounds from the stored states, and stores the states after them. Returns whether they are stored;
     /// otherwise a rank has failed, and the states before stay. Collective.
-    fn run_part(
-        &mut self,
-        start: &JobStart,
-        run: &StoredRun<'_>,
-        part: Range<u32>,
-    ) -> Result<bool> {
+    fn run_part(&mut self, run: &StoredRun<'_>, part: Range<u32>) -> Result<bool> {
         let states = self.states.of_all_nodes();
         let stored = |node: Node| -> Result<Option<(Slice, Vec<u8>)>> {
             Ok(states.get(node)?.map(|(state, note)| {
@@ -124,7 +107,7 @@ impl<T: Transport> Group<T> {
             unprotected: true,
             ..JobSetup::default()
         };
-        let next = self.begin_next_job(start.time);
+        let next = self.begin_next_job();
         let finished = self.run_job(next, setup, &algorithm)?;
         let has_shared = continued.has_shared(part.end);
         let committed = self.on_stored(|states, engine, lost| {
@@ -169,16 +152,6 @@ impl<T: Transport> Group<T> {
         result.list_states(states.collect());
         moved
     }
-
-    /// Runs a collective step of the present job on the states of the group.
-    pub(super) fn on_stored<R>(
-        &mut self,
-        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
-    ) -> Result<R> {
-        self.engage(StepSetup::default(), |engine, beside| {
-            work(beside.states, engine, beside.lost)
-        })
-    }
 }
 
 /// Begins a round of the stored states with the executors of a finished job, which had this membership. Returns whether
@@ -209,13 +182,13 @@ pub(super) fn reported_without_failure(
 }
 
 /// `Status::DataLost` if any survivor misses data, with `mine` as the owners of those that this rank misses: then `lost` has
-/// all owners, and `text` makes the error of their names. `error`: this rank's reason to make the call fail. Collective.
+/// all owners, and `text` makes its text. `error`: this rank's reason to make the call fail. Collective.
 pub(super) fn none_missing(
     engine: &mut Engine<'_>,
     mine: &RankSet,
     error: Option<Error>,
     lost: &mut RankSet,
-    text: impl FnOnce(&str) -> String,
+    text: impl FnOnce(&RankSet) -> String,
 ) -> Result<()> {
     let mut missing = RankSet::new(mine.ranks());
     for (_, report) in &reported_by_all(engine, mine.to_bytes(), error)? {
@@ -224,9 +197,8 @@ pub(super) fn none_missing(
     if missing.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = missing.iter().map(|rank| rank.to_string()).collect();
     *lost = missing;
-    Err(Error::new(Status::DataLost, text(&names.join(", "))))
+    Err(Error::new(Status::DataLost, text(lost)))
 }
 
 /// Moves the stored states to their executors. Returns the number of rounds before them; None if there are none.
@@ -271,10 +243,9 @@ pub(super) fn stored_round(
             missing.extend(&RankSet::from_bytes(missing.ranks(), theirs));
         }
         if found.is_foreign {
-            let text = format!(
+            return refuse(format!(
                 "the stored states are not states of {name}: call ftsort_store_clear to begin anew, or open another name"
-            );
-            return Err(Error::new(Status::Argument, text));
+            ));
         }
         if found.round.is_none() {
             // A commit without states.
@@ -380,8 +351,8 @@ fn store_first(engine: &mut Engine<'_>, beside: Beside<'_>, run: &StoredRun<'_>)
                 Err(error) => read = Err(error),
             }
         }
-        none_missing(engine, &missing, None, lost, |names| {
-            format!("rank {names} failed before its initial state was stored")
+        none_missing(engine, &missing, None, lost, |lost| {
+            format!("rank {lost} failed before its initial state was stored")
         })?;
         if states
             .commit_silently(engine, true, read, lost)?

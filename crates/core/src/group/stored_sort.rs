@@ -7,8 +7,7 @@
 
 use super::config::hash_of;
 use super::input::{Prepared, SortInput};
-use super::job::JobStart;
-use super::results::{Safety, none_failed};
+use super::results::none_failed;
 use super::stored_rounds::{
     begin_with, home_of, none_missing, reported_without_failure, stored_round,
 };
@@ -23,8 +22,7 @@ use crate::vcube::Node;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::{Digest, DigestKey};
-use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::memory::MemoryBudget;
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 /// The seed of the digests by which inputs are compared: jobs that have no other number in common need the same.
 const DIGEST_SEED: u64 = 0x0066_7473_6f72_7400;
@@ -182,8 +180,9 @@ impl StoredSort {
         // A failed rank may be the difference.
         let reason = "so that its records cannot be compared with those of the stored result: sort them in another job";
         none_failed(engine, &self.absent, lost, reason)?;
-        let text = "the stored result is of other records: call ftsort_store_clear to discard it, or open another name";
-        Err(Error::new(Status::Argument, text))
+        refuse(
+            "the stored result is of other records: call ftsort_store_clear to discard it, or open another name",
+        )
     }
 
     /// Compares the input of this rank with the stored result. Also returns the error of a block that cannot be read.
@@ -310,27 +309,24 @@ impl<T: Transport> Group<T> {
     /// # Safety
     /// As for [`Group::sort_checked`].
     pub unsafe fn sort_stored_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let idle = group.members.idle_spares().clone();
-                let prepared = input.and_then(|input| {
-                    if !group.states.has_name() {
-                        let text = "the stored states have no name: call ftsort_store_open first";
-                        return Err(Error::new(Status::State, text));
-                    }
-                    input.layout.check_known_order()?;
-                    Prepared::new(input, &group.threads)
-                });
-                let prepared = group.agree_on_input(prepared)?;
-                group.sort_or_find((start, idle), prepared)
-            })
+        self.job(JobKind::Sort, |group, absent| {
+            let idle = group.members.idle_spares().clone();
+            let prepared = input.and_then(|input| {
+                if !group.states.has_name() {
+                    let text = "the stored states have no name: call ftsort_store_open first";
+                    return Err(Error::new(Status::State, text));
+                }
+                input.layout.check_known_order()?;
+                Prepared::new(input, &group.threads)
+            });
+            let prepared = group.agree_on_input(prepared)?;
+            group.sort_or_find((absent, idle), prepared)
         })
     }
 
     fn sort_or_find(
         &mut self,
-        (start, idle): (JobStart, RankSet),
+        (absent, idle): (RankSet, RankSet),
         prepared: Prepared<'_>,
     ) -> Result<Sorted> {
         let layout = prepared.layout.clone();
@@ -340,10 +336,9 @@ impl<T: Transport> Group<T> {
             mine: key.digest(prepared.given),
             key,
             call: self.draw_seed(),
-            absent: start.absent.clone(),
+            absent: absent.clone(),
             idle,
         };
-        let time = start.time;
         let found = self.on_stored(|states, engine, lost| sort.find(states, engine, lost))?;
         let total = match found {
             Some(total) => total,
@@ -353,32 +348,14 @@ impl<T: Transport> Group<T> {
                     continues: true,
                     ..prepared
                 };
-                let mut sorted = self.sort_prepared(start, Ok(prepared), None, None)?;
+                let mut sorted = self.sort_prepared(absent, Ok(prepared), None, None)?;
                 let stored = self.store_or_recover(&sort, &mut sorted);
                 self.release_redundancy(sorted, stored)?.total
             }
         };
-        let safety = Safety::new(
-            (self.id, sort.call),
-            &self.members,
-            (None, self.members.membership().clone()),
-            None,
-        );
-        let mut sorted = Sorted {
-            blocks: Vec::new(),
-            layout,
-            total,
-            method: Method::SampleSort(1),
-            dense: self.config.dense,
-            own: self.members.working_node(),
-            safety: safety.with_stored(self.stored_version()),
-            array: None,
-            columns: None,
-            filter: None,
-            _moved: Vec::new(),
-        };
+        let safety = self.safety_of_stored(sort.call);
+        let mut sorted = self.without_blocks(layout, total, Method::SampleSort(1), safety);
         self.list_stored_blocks(&mut sorted)?;
-        self.note_total_time(time);
         Ok(sorted)
     }
 
@@ -423,8 +400,8 @@ impl<T: Transport> Group<T> {
                 sorted.safety.absent = engine.members().faulty().clone();
                 moved?;
                 // A block may have been lost before.
-                none_missing(engine, &missing, read, lost, |names| {
-                    format!("the stored block of rank {names} is lost: call ftsort_store_clear to sort again")
+                none_missing(engine, &missing, read, lost, |lost| {
+                    format!("the stored block of rank {lost} is lost: call ftsort_store_clear to sort again")
                 })?;
                 let is_whole = *engine.members().membership() == membership;
                 sorted.safety.membership = membership;

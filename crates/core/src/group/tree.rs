@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::config::{agree_on_equal, hash_of};
-use super::{Beside, Group, StepSetup};
+use super::{Argument, Beside, Group, StepSetup};
 use crate::engine::Engine;
 use crate::members::{Rank, RankSet};
 use crate::transport::Transport;
@@ -14,7 +14,7 @@ use crate::tree::run::probe::slow_pairs;
 use crate::tree::run::traverse::{Division, MergeOperator};
 use crate::tree::run::{TREE_ROUND, TreeOp};
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, refuse};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::record::Layout;
 
@@ -227,18 +227,13 @@ impl<T: Transport> Group<T> {
     /// `Status::Argument` if the options name a rank that the group does not have, and on all ranks if a rank that is cut
     /// off contributes something; `Status::State` if the links were detected.
     /// `Status::DataLost` if a rank fails before its contribution has left it: [`Group::lost_ranks`] names it.
-    pub fn tree_merge(&mut self, arguments: TreeMerge<'_>) -> Result<Option<Slice>> {
-        self.tree_merge_checked(Ok(arguments))
-    }
-
-    /// As [`Group::tree_merge`], for a caller that may have found an argument wrong.
-    pub fn tree_merge_checked(
+    pub fn tree_merge<'a>(
         &mut self,
-        arguments: Result<TreeMerge<'_>>,
+        arguments: impl Argument<TreeMerge<'a>>,
     ) -> Result<Option<Slice>> {
         self.call_with_limit(|group| {
             let absent = group.members.without_input();
-            let prepared = arguments.and_then(|given| {
+            let prepared = arguments.into_result().and_then(|given| {
                 given.options.request.check(&group.members)?;
                 group.check_spare("the size of the contribution", given.contribution.len())?;
                 let fingerprint = given.operation.fingerprint();
@@ -286,13 +281,14 @@ impl<T: Transport> Group<T> {
                 options.request.check(&group.members)?;
                 if root.index() >= ranks {
                     let last = ranks - 1;
-                    let text = format!("root is {root}, but the group has ranks 0 to {last}");
-                    return Err(Error::new(Status::Argument, text));
+                    return refuse(format!(
+                        "root is {root}, but the group has ranks 0 to {last}"
+                    ));
                 }
                 if idle(root) {
-                    let text =
-                        format!("root is {root}, an idle spare: pass a rank that has a node");
-                    return Err(Error::new(Status::Argument, text));
+                    return refuse(format!(
+                        "root is {root}, an idle spare: pass a rank that has a node"
+                    ));
                 }
                 Ok((options, root, copied(bytes)?))
             });
@@ -312,8 +308,10 @@ impl<T: Transport> Group<T> {
             })?;
             group.last_tree = Some(chosen);
             if received.len() != length {
-                let text = format!("{} bytes arrived, but bytes is {length}", received.len());
-                return Err(Error::new(Status::Internal, text));
+                return Err(Error::internal(format!(
+                    "{} bytes arrived, but bytes is {length}",
+                    received.len()
+                )));
             }
             Ok(received)
         })
@@ -322,7 +320,7 @@ impl<T: Transport> Group<T> {
     /// Agrees on the arguments of a tree, in no round of the failure schedule.
     fn before_trees<R>(&mut self, work: impl FnOnce(&mut Engine<'_>) -> Result<R>) -> Result<R> {
         self.forget_losses();
-        Ok(self.apart_from_jobs(work)?.0)
+        self.apart_from_jobs(work)
     }
 
     /// Runs a collective step on trees. The statistics stay those of the last job.

@@ -6,7 +6,7 @@ use crate::engine::{VerifyInput, verify};
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, refuse};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::record::Layout;
 
@@ -30,9 +30,9 @@ fn aligned<'a>(layout: &Layout, part: &'a [u8]) -> Result<&'a [u8]> {
     }
     let size = layout.record_bytes();
     if layout.is_plain_number() && !part.as_ptr().addr().is_multiple_of(size) {
-        let text =
-            format!("a part of the result is not aligned to {size} bytes, the size of its numbers");
-        return Err(Error::new(Status::Argument, text));
+        return refuse(format!(
+            "a part of the result is not aligned to {size} bytes, the size of its numbers"
+        ));
     }
     Ok(part)
 }
@@ -66,9 +66,9 @@ impl<T: Transport> Group<T> {
             let prepared = arguments.and_then(|mut given| {
                 if given.parts.len() > nodes {
                     let count = given.parts.len();
-                    let text =
-                        format!("parts has {count} parts: pass at most {nodes}, one for each node");
-                    return Err(Error::new(Status::Argument, text));
+                    return refuse(format!(
+                        "parts has {count} parts: pass at most {nodes}, one for each node"
+                    ));
                 }
                 for (_, part) in &mut given.parts {
                     *part = aligned(&given.layout, part)?;
@@ -76,7 +76,7 @@ impl<T: Transport> Group<T> {
                 let kernel = kernel_for(&given.layout, 1);
                 Ok((given, kernel))
             });
-            let (violations, _) = group.apart_from_jobs(|engine| {
+            group.apart_from_jobs(|engine| {
                 let (given, kernel) = engine.all_or_none(prepared)?;
                 let total = hash_of(given.total);
                 let fingerprint = given.layout.fingerprint();
@@ -90,8 +90,7 @@ impl<T: Transport> Group<T> {
                     total: given.total,
                 };
                 verify(engine, &input)
-            })?;
-            Ok(violations)
+            })
         })
     }
 }

@@ -30,7 +30,7 @@ fn expected(ranks: &[u32]) -> Vec<Vec<i32>> {
 
 fn sort_arrays(group: &mut SimGroup<'_>, arrays: &[Vec<i32>]) -> Result<Vec<Sorted>> {
     let inputs = arrays.iter().map(|keys| SortInput::of_keys(keys));
-    group.sort_many(inputs.collect())
+    group.sort_many(inputs.collect::<Vec<_>>())
 }
 
 /// The blocks of all ranks, put together for each array.
@@ -78,7 +78,7 @@ fn arrays_are_sorted_while_a_rank_is_excluded() {
             let mut results = sort_arrays(group, &all_arrays(rank))?;
             fail_in(group, 10, 1)?;
             for result in &mut results {
-                group.recover(result)?;
+                group.recover(&mut *result)?;
             }
             Ok(all_parts(&results))
         });
@@ -124,7 +124,7 @@ fn results_of_arrays_are_recovered_and_released_in_any_order() {
                     order.reverse();
                     for result in order {
                         let before = addresses(result);
-                        group.recover(result)?;
+                        group.recover(&mut *result)?;
                         let after = addresses(result);
                         assert!(before.iter().all(|address| after.contains(address)));
                     }
@@ -289,7 +289,7 @@ fn wrong_arrays_are_refused_on_all_ranks() {
     ];
     for (wrong, text) in cases {
         let outcomes = play_group(3, 2, GroupConfig::default(), "", move |rank, group| {
-            let error = refusal(group.sort_many_checked(wrong(rank)))?;
+            let error = refusal(group.sort_many(wrong(rank)))?;
             assert_eq!(rank == Rank(1), error.text.contains(text), "{error}");
             // The group is still usable.
             assert!(group.sort_many(Vec::new())?.is_empty());

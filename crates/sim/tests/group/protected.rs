@@ -99,8 +99,8 @@ fn a_protected_input_that_changes_is_replaced_by_a_copy() {
             assert_eq!(intact, rank != Rank(1));
             let wrong = Err(Error::new(Status::Argument, "a wrong argument"));
             let refused = match rank {
-                Rank(2) => group.sort_protected_checked(wrong),
-                _ => group.sort_protected_checked(Ok((&mut input, None))),
+                Rank(2) => group.sort_protected(wrong, None),
+                _ => group.sort_protected(&mut input, None),
             };
             refusal(refused.map(drop))?;
             group.sort_protected(&mut input, None)?;

@@ -22,11 +22,11 @@ pub const ONE_AFTER_ANOTHER: &str = "1@10 0@11 3@12";
 
 /// Recovers a result after each of these failures. Returns the blocks at the end.
 pub fn recover_repeatedly(group: &mut SimGroup<'_>, sorted: &mut Sorted) -> Result<Blocks> {
-    group.recover(sorted)?;
+    group.recover(&mut *sorted)?;
     for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
         let before = addresses(sorted);
         fail_in(group, round, failed)?;
-        group.recover(sorted)?;
+        group.recover(&mut *sorted)?;
         let after = addresses(sorted);
         assert!(before.iter().all(|address| after.contains(address)));
         assert!(group.lost_ranks().is_empty());

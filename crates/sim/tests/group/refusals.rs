@@ -265,7 +265,7 @@ fn every_call(rank: Rank, group: &mut SimGroup<'_>) -> Vec<Status> {
     let mut sorted = group.sort_keys(&keys);
     note(sorted.as_ref().map(|_| ()).map_err(Clone::clone));
     if let Ok(sorted) = &mut sorted {
-        note(group.recover(sorted));
+        note(group.recover(&mut *sorted));
         note(group.verify(&layout, sorted, None).map(drop));
         note(group.gather(TreeOptions::default(), sorted, &mut |_| Ok(())));
     }

@@ -18,7 +18,7 @@ const CALLS: [(&str, Call, &[usize]); 4] = [
         |group, keys| {
             let (one, other) = keys.split_at(30);
             let arrays = [one, other].map(SortInput::of_keys);
-            group.sort_many(arrays.into()).map(drop)
+            group.sort_many(arrays.to_vec()).map(drop)
         },
         &[1, 4, 80],
     ),

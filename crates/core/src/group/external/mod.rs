@@ -26,7 +26,7 @@ use self::output::{check_source_names, identity_of, left_manifest, remove_drafts
 use self::reading::Reading;
 use super::config::{agree_on_equal, hash_of};
 use super::input::{InputOrigin, Prepared};
-use super::{Group, JobKind, Sorted};
+use super::{Argument, Group, JobKind, Sorted};
 use crate::engine::reported_by_all;
 use crate::external::manifest::{Identity, Manifest};
 use crate::external::parts::{OutputParts, manifest_name};
@@ -38,7 +38,7 @@ use crate::sort::pivot::Cut;
 use crate::transport::Transport;
 use crate::wire::Reader;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
@@ -113,31 +113,22 @@ impl<T: Transport> Group<T> {
     /// sort than the present one is to be resumed. `Status::Callback` where a callback of a source or comparator fails. After
     /// these the group stays usable, and no file is left, unless the sort may be resumed. `Status::Mpi` and
     /// `Status::Excluded` leave all files.
-    pub fn external_sort(&mut self, sort: ExternalSort) -> Result<ExternalStats> {
-        self.external_sort_checked(Ok(sort))
-    }
-
-    /// As [`Group::external_sort`], for a caller that may have found an argument wrong.
-    pub fn external_sort_checked(&mut self, sort: Result<ExternalSort>) -> Result<ExternalStats> {
-        self.call(|group| {
-            group.job(JobKind::Sort, |group, start| {
-                MemoryBudget::current().start_peak();
-                let mut job = group.begin_external(sort)?;
-                job.files.flushes = !group.members.is_one_host();
-                if job.manifest.is_finished {
-                    // The earlier job may have ended before it removed these.
-                    job.remove_runs();
-                    group.on_writer(|| {
-                        job.remove_manifest_draft();
-                        Ok(())
-                    })?;
-                    return Ok(job.stats);
-                }
-                let sorted = group.external_attempts(&mut job, start.time);
-                group.clean_up(&mut job, &sorted)?;
-                group.note_total_time(start.time);
-                sorted.map(|()| job.stats)
-            })
+    pub fn external_sort(&mut self, sort: impl Argument<ExternalSort>) -> Result<ExternalStats> {
+        self.job(JobKind::Sort, |group, _| {
+            let mut job = group.begin_external(sort.into_result())?;
+            job.files.flushes = !group.members.is_one_host();
+            if job.manifest.is_finished {
+                // The earlier job may have ended before it removed these.
+                job.remove_runs();
+                group.on_writer(|| {
+                    job.remove_manifest_draft();
+                    Ok(())
+                })?;
+                return Ok(job.stats);
+            }
+            let sorted = group.external_attempts(&mut job);
+            group.clean_up(&mut job, &sorted)?;
+            sorted.map(|()| job.stats)
         })
     }
 
@@ -188,16 +179,16 @@ impl<T: Transport> Group<T> {
     /// Whether all ranks consent. Collective.
     fn agrees(&mut self, consent: bool) -> Result<bool> {
         let agreed = self.on_engine(|engine| engine.all_or_none_with(Ok(()), consent))?;
-        Ok(agreed.0.1)
+        Ok(agreed.1)
     }
 
     /// Agrees on the arguments, the memory, and the state from which the sort continues. Collective.
     fn begin_external(&mut self, sort: Result<ExternalSort>) -> Result<ExternalJob> {
         let checked = sort.and_then(|sort| {
             if self.expects_bitonic() {
-                let text =
-                    "FTSORT_BITONIC_MERGE sorts bitonic sequences, and an external sort has none";
-                return Err(Error::new(Status::Argument, text));
+                return refuse(
+                    "FTSORT_BITONIC_MERGE sorts bitonic sequences, and an external sort has none",
+                );
             }
             if sort.resume {
                 sort.layout.check_known_order()?;
@@ -257,7 +248,7 @@ impl<T: Transport> Group<T> {
                             "{name} is the state of another sort, with {difference}: remove it, or do not resume"
                         )
                     };
-                    return Err(Error::new(Status::Argument, text));
+                    return refuse(text);
                 }
             },
             left => {
@@ -340,13 +331,12 @@ impl<T: Transport> Group<T> {
 
     /// Returns the value if all ranks have one. Collective.
     fn on_all<V>(&mut self, mine: Result<V>) -> Result<V> {
-        Ok(self.on_engine(|engine| engine.all_or_none(mine))?.0)
+        self.on_engine(|engine| engine.all_or_none(mine))
     }
 
     /// The payloads of all survivors; the agreed error if any rank has one. Collective.
     fn reports(&mut self, mine: Vec<u8>, error: Option<Error>) -> Result<Vec<(Rank, Slice)>> {
-        let reports = self.on_engine(|engine| reported_by_all(engine, mine, error))?;
-        Ok(reports.0)
+        self.on_engine(|engine| reported_by_all(engine, mine, error))
     }
 
     /// Whether this rank writes the manifest.
@@ -366,12 +356,8 @@ impl<T: Transport> Group<T> {
         }
     }
 
-    fn known_failures(&self) -> usize {
-        self.members.faulty().len()
-    }
-
     /// Attempts until the output is complete. Collective.
-    fn external_attempts(&mut self, job: &mut ExternalJob, time: f64) -> Result<()> {
+    fn external_attempts(&mut self, job: &mut ExternalJob) -> Result<()> {
         loop {
             let known = self.known_failures();
             if !job.manifest.is_written() {
@@ -383,7 +369,7 @@ impl<T: Transport> Group<T> {
                     }
                     continue;
                 }
-                if self.known_failures() != known || !self.external_batches(job, known, time)? {
+                if self.known_failures() != known || !self.external_batches(job, known)? {
                     job.stats.restarts += 1;
                     self.find_runs(job);
                     continue;
@@ -449,7 +435,7 @@ impl<T: Transport> Group<T> {
 
     /// Sorts the batches that are not committed. Returns whether all are; otherwise a rank failed or gave up a run.
     /// Collective. `known`: the number of failed ranks when the runs of all chunks were found.
-    fn external_batches(&mut self, job: &mut ExternalJob, known: usize, time: f64) -> Result<bool> {
+    fn external_batches(&mut self, job: &mut ExternalJob, known: usize) -> Result<bool> {
         let rewound = job.rewind();
         let unreadable = self.on_all(rewound)?;
         let first = match self.start_batch(job, unreadable)? {
@@ -472,7 +458,7 @@ impl<T: Transport> Group<T> {
             };
             let sorted = match gave_up {
                 true => None,
-                false => self.sort_batch(job, records, known, time)?,
+                false => self.sort_batch(job, records, known)?,
             };
             if !self.finish_written(job, behind.take(), known)? {
                 return Ok(false);
@@ -549,16 +535,15 @@ impl<T: Transport> Group<T> {
         job: &ExternalJob,
         records: Slice,
         known: usize,
-        time: f64,
     ) -> Result<Option<Sorted>> {
-        let start = self.begin_next_job(time);
+        let absent = self.begin_next_job();
         let layout = job.layout.clone();
         let prepared = Prepared::of_made(layout, &records, InputOrigin::Derived, &self.threads);
         let prepared = prepared.map(|prepared| Prepared {
             unprotected: true,
             ..prepared
         });
-        match self.sort_prepared(start, prepared, None, None) {
+        match self.sort_prepared(absent, prepared, None, None) {
             Ok(sorted) => Ok(Some(sorted)),
             Err(error) if error.status == Status::DataLost && self.known_failures() > known => {
                 self.forget_losses();

@@ -15,7 +15,7 @@ use crate::external::manifest::{Identity, Manifest};
 use crate::external::parts::{OutputParts, draft_name, is_part_of, is_state_of, manifest_name};
 use crate::mutants::{Mutant, mutant};
 use crate::store::directory::{Files, refusal};
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 
 impl ExternalJob {
     /// Syncs the files of the output with these records, if files are synced.
@@ -257,7 +257,6 @@ fn ensure_removed(files: &mut dyn Files, name: &str) -> Result<()> {
 /// `Status::Argument` if the sort would overwrite or remove a file of its source before the output is complete.
 pub(super) fn check_source_names(sort: &ExternalSort) -> Result<()> {
     let (source, output) = (&sort.files.places.source, &sort.output);
-    let refuse = |text| Err(Error::new(Status::Argument, text));
     if let Some(path) = source.beside_output(&|name| is_state_of(output, name)) {
         return refuse(format!(
             "the source {path} has the name of a temporary file of the output {output}, which the sort \
@@ -282,10 +281,9 @@ pub(super) fn identity_of(sort: &ExternalSort) -> Result<Identity> {
         sort.layout.record_bytes(),
     );
     if !bytes.is_multiple_of(record_bytes as u64) {
-        let text = format!(
+        return refuse(format!(
             "the source has {bytes} bytes, not a multiple of the record size {record_bytes}"
-        );
-        return Err(Error::new(Status::Argument, text));
+        ));
     }
     let identity = Identity {
         layout: sort.layout.fingerprint(),
@@ -296,7 +294,7 @@ pub(super) fn identity_of(sort: &ExternalSort) -> Result<Identity> {
         output_parts: sort.output_parts,
     };
     if !identity.has_places() {
-        let text = match sort.output_parts {
+        return refuse(match sort.output_parts {
             0..=OutputParts::MOST => format!(
                 "output_offset is {}, with which the output ends beyond 2^64 bytes",
                 sort.output_offset
@@ -305,8 +303,7 @@ pub(super) fn identity_of(sort: &ExternalSort) -> Result<Identity> {
                 "output_parts is {parts}, expected at most {}",
                 OutputParts::MOST
             ),
-        };
-        return Err(Error::new(Status::Argument, text));
+        });
     }
     Ok(identity)
 }

@@ -16,7 +16,7 @@ use super::config::{agree_on_equal, hash_of};
 use super::{Group, LogLevel};
 use crate::monitor::{Foreground, Monitor, MonitorOptions};
 use crate::transport::Transport;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, refuse};
 pub use policy::Clocks;
 pub(super) use policy::MonitorPolicy;
 pub use state::{Datagrams, MonitorState, TestProcedure};
@@ -83,7 +83,7 @@ impl<T: Transport> Group<T> {
                 })?;
                 Ok((wanted, threads?))
             });
-            let ((wanted, threads), _) = group.apart_from_jobs(|engine| {
+            let (wanted, threads) = group.apart_from_jobs(|engine| {
                 let (wanted, threads) = engine.all_or_none(wanted)?;
                 let same = hash_of((wanted.fingerprint(), has_test));
                 agree_on_equal(engine, &[("options", same)])?;
@@ -91,11 +91,10 @@ impl<T: Transport> Group<T> {
                 Ok((wanted, threads))
             })?;
             if wanted.mode == MonitorMode::Background && !threads {
-                return Err(Error::new(
-                    Status::Argument,
+                return refuse(
                     "options.mode is FTSORT_MONITOR_THREAD, but not all ranks were granted \
                      MPI_THREAD_MULTIPLE by MPI_Init_thread",
-                ));
+                );
             }
             let in_background = threads && wanted.mode != MonitorMode::Foreground;
             let (me, ranks) = (group.members.me(), group.members.ranks());
@@ -115,9 +114,7 @@ impl<T: Transport> Group<T> {
                     Ok((state, Some(server)))
                 });
                 // A rank without a thread would not answer the tests of the others.
-                group
-                    .apart_from_jobs(|engine| engine.all_or_none(started))?
-                    .0
+                group.apart_from_jobs(|engine| engine.all_or_none(started))?
             } else {
                 let mut foreground = Foreground::new(ranks, options.clone());
                 foreground.mark_failed(failed);
@@ -136,9 +133,7 @@ impl<T: Transport> Group<T> {
     pub fn stop_monitor(&mut self) -> Result<()> {
         self.call(|group| {
             group.policy = None;
-            group
-                .apart_from_jobs(|engine| engine.check_faults())
-                .map(|_| ())
+            group.apart_from_jobs(|engine| engine.check_faults())
         })
     }
 

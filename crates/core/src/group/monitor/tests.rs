@@ -358,7 +358,7 @@ impl Datagrams for Ending {
 #[test]
 fn the_error_of_a_thread_is_handed_over_once() {
     let broken = Error::new(Status::Mpi, "the channel broke");
-    let panic = Error::new(Status::Internal, "panic: no such message");
+    let panic = Error::internal("panic: no such message");
     let ends: [(End, Error); 2] = [
         (|| Err(Error::new(Status::Mpi, "the channel broke")), broken),
         (|| panic!("no such message"), panic),

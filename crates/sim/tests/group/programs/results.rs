@@ -44,7 +44,7 @@ impl Player<'_, '_, '_> {
                 let arrays = (0..ARRAYS).map(|array| program.keys(inputs, self.rank, array));
                 let arrays: Vec<Vec<i32>> = arrays.collect();
                 let arrays = arrays.iter().map(|keys| SortInput::of_keys(keys));
-                return self.group.sort_many(arrays.collect());
+                return self.group.sort_many(arrays.collect::<Vec<_>>());
             }
             ByKey => {
                 let values: Vec<u64> = keys.iter().map(|key| value_of(*key)).collect();

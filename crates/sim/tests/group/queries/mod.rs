@@ -285,7 +285,7 @@ fn results_of_queries_are_recovered() {
                     for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
                         let before = addresses(sorted);
                         super::redundancy::fail_in(group, round, failed)?;
-                        group.recover(sorted)?;
+                        group.recover(&mut *sorted)?;
                         // All ranks have recovered it before the next one fails.
                         group.fault_check()?;
                         let after = addresses(sorted);
