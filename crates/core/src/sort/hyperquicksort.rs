@@ -31,7 +31,12 @@ pub struct HyperQuickSort<'a> {
 
 /// Splits a block at a cut into the part that the node's half of the subcube keeps and the part that it
 /// sends.
-pub fn split_at(cut: &Cut, in_upper_half: bool, block: &Block, kernel: &dyn Kernel) -> Split {
+pub fn split_at(
+    cut: &Cut<&[u8]>,
+    in_upper_half: bool,
+    block: &Block,
+    kernel: &dyn Kernel,
+) -> Split {
     let (lower, upper) = cut.divide(block, kernel);
     if in_upper_half {
         Split {
@@ -153,7 +158,7 @@ impl Algorithm for HyperQuickSort<'_> {
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
-        let cut = Cut::decode(at.decision, self.kernel.record_bytes())?;
+        let cut = Cut::read(at.decision, self.kernel.record_bytes())?;
         let in_upper_half = at.node.0 >> (self.dimension - at.round) & 1 == 1;
         Ok(split_at(&cut, in_upper_half, block, self.kernel))
     }

@@ -218,16 +218,6 @@ impl Cut {
         let cuts = whole_chunks(bytes, Cut::encoded_bytes(record_bytes))?;
         cuts.map(|cut| Cut::decode(cut, record_bytes)).collect()
     }
-
-    /// Decodes as [`Cut::decode_all`] the cuts between `parts` parts.
-    pub fn decode_between(bytes: &[u8], parts: usize, record_bytes: usize) -> Result<Vec<Cut>> {
-        let cuts = Cut::decode_all(bytes, record_bytes)?;
-        if cuts.len() + 1 == parts {
-            Ok(cuts)
-        } else {
-            Err(undecodable())
-        }
-    }
 }
 
 impl<'a> Cut<&'a [u8]> {
@@ -241,7 +231,7 @@ impl<'a> Cut<&'a [u8]> {
         }
     }
 
-    /// Decodes as [`Cut::decode_between`], without copies of the records.
+    /// Decodes as [`Cut::decode_all`] the cuts between `parts` parts, without copies of the records.
     pub fn read_between(
         bytes: &'a [u8],
         parts: usize,

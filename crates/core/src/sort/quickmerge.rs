@@ -183,7 +183,7 @@ impl Algorithm for QuickMerge<'_> {
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
-        let cuts = Cut::decode_between(at.decision, self.nodes(), self.kernel.record_bytes())?;
+        let cuts = Cut::read_between(at.decision, self.nodes(), self.kernel.record_bytes())?;
         let cut = &cuts[splitter_index(self.dimension, at.round, at.node) - 1];
         let in_upper_half = at.node.0 >> (self.dimension - at.round) & 1 == 1;
         Ok(split_at(cut, in_upper_half, block, self.kernel))

@@ -26,7 +26,7 @@ use self::choose::{ChosenTree, TreeRequest, TreeRoute, contributing_nodes};
 use self::contributions::Contributions;
 use self::traverse::{Division, MergeOperator, NodeData, downwards, traverse, upwards};
 use crate::block::Block;
-use crate::engine::{Delivery, Engine, Transfer, Verdict, agreed_error};
+use crate::engine::{Engine, Transfer, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -208,13 +208,8 @@ impl TreeOp<'_, '_> {
             return Ok(());
         };
         for delivery in deliveries {
-            match delivery {
-                Delivery::Got(block) => {
-                    let data = block.runs.into_iter().next().map(|run| run.data);
-                    *received = Some(data.unwrap_or_default());
-                }
-                Delivery::Nothing => node_data.miss(),
-                Delivery::NotMine => {}
+            if let Some(block) = node_data.received(delivery) {
+                *received = Some(block.into_records());
             }
         }
         Ok(())

@@ -300,7 +300,13 @@ impl<'m> NodeData<'m> {
         }
     }
 
-    fn receive(&mut self, hop: &Hop, block: Block) {
+    /// Returns a block that has arrived for this rank.
+    pub fn received(&mut self, delivery: Delivery<Block>) -> Option<Block> {
+        self.all_arrived &= !matches!(delivery, Delivery::Nothing);
+        delivery.got()
+    }
+
+    fn keep(&mut self, hop: &Hop, block: Block) {
         if hop.delivered {
             segments_of(block).for_each(|segment| self.put(hop.to, segment))
         } else {
@@ -445,10 +451,8 @@ pub fn traverse(
             return Ok(false);
         };
         for (hop, delivery) in mine.into_iter().zip(deliveries) {
-            match delivery {
-                Delivery::Got(block) => node_data.receive(hop, block),
-                Delivery::Nothing => node_data.all_arrived = false,
-                Delivery::NotMine => {}
+            if let Some(block) = node_data.received(delivery) {
+                node_data.keep(hop, block);
             }
         }
         engine.inject_crash(Point::Send)?;
@@ -492,10 +496,7 @@ mod tests {
         merge: &dyn MergeOperator,
         list_of: &dyn Fn(Node) -> Vec<i32>,
     ) -> (Vec<i32>, usize) {
-        let machine = LinkModel {
-            ports: Ports::One,
-            stage_start: StageStart::PerNode,
-        };
+        let machine = LinkModel::new(Ports::One, StageStart::PerNode);
         let schedule = TreeSchedule::new(plan, machine);
         let mut node_data = NodeData::new(merge, false).divided();
         for node in plan.contributors().iter() {
@@ -507,7 +508,7 @@ mod tests {
             for (hop, block) in step.iter().zip(blocks) {
                 let block = block.expect("no error");
                 most = most.max(block.runs.len());
-                node_data.receive(hop, block);
+                node_data.keep(hop, block);
             }
         }
         assert!(most <= node_data.most_segments(1 << plan.tree().dimensions()));
