@@ -440,11 +440,7 @@ impl Job<'_, '_> {
     /// Shares the pieces of own inputs that the survivors keep. None: a rank failed.
     fn share_kept(&mut self) -> Result<Option<BTreeSet<(Rank, Node)>>> {
         let nodes = self.engine.members.cube().len();
-        let mut mine = NodeSet::new(nodes);
-        self.redundancy
-            .kept
-            .keys()
-            .for_each(|node| mine.insert(*node));
+        let mine = NodeSet::of(nodes, self.redundancy.kept.keys().copied());
         let mine = mine.to_bytes();
         let limit = mine.len();
         let reports = self.engine.share(mine, limit)?;

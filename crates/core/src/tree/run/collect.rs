@@ -150,7 +150,7 @@ impl Collect<'_, '_> {
     /// Returns the nodes of these blocks, which their owners execute.
     fn owners<'t>(&self, entries: impl Iterator<Item = &'t BlockEntry>) -> NodeSet {
         let nodes = entries.map(|entry| Node(entry.node));
-        NodeSet::from_nodes(self.engine.members.cube().len(), nodes)
+        NodeSet::of(self.engine.members.cube().len(), nodes)
     }
 
     fn put(&self, node_data: &mut NodeData<'_>, window: &Range<u64>) {
