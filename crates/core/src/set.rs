@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::slice;
 
 /// A member of a set, which has a number.
-pub trait Numbered: Copy {
+pub trait SetMember: Copy {
     /// Returns the member with this number.
     fn of_number(number: usize) -> Self;
 
@@ -56,7 +56,7 @@ impl Words {
     }
 }
 
-impl<T: Numbered> Set<T> {
+impl<T: SetMember> Set<T> {
     /// Returns the empty set, for numbers below `length`.
     pub fn new(length: usize) -> Set<T> {
         Set {
@@ -119,7 +119,7 @@ impl<T: Numbered> Set<T> {
     }
 
     /// Removes the members with numbers below `end` that another set, of any length, has too.
-    pub fn remove_below<U: Numbered>(&mut self, other: &Set<U>, end: usize) {
+    pub fn remove_below<U: SetMember>(&mut self, other: &Set<U>, end: usize) {
         for (index, (word, removed)) in self
             .words
             .as_mut_slice()
@@ -243,7 +243,7 @@ impl<T: Numbered> Set<T> {
 }
 
 /// Lists the members, ascending, with commas between them.
-impl<T: Numbered + fmt::Display> fmt::Display for Set<T> {
+impl<T: SetMember + fmt::Display> fmt::Display for Set<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<String> = self.iter().map(|member| member.to_string()).collect();
         out.write_str(&names.join(", "))
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    impl Numbered for usize {
+    impl SetMember for usize {
         fn of_number(number: usize) -> usize {
             number
         }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::set::{Numbered, Set};
+use crate::set::{Set, SetMember};
 
 /// A vertex of the virtual hypercube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +17,7 @@ impl fmt::Display for Node {
     }
 }
 
-impl Numbered for Node {
+impl SetMember for Node {
     fn of_number(number: usize) -> Node {
         Node(number as u32)
     }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use twox_hash::XxHash3_64;
 
-use crate::set::{Numbered, Set};
+use crate::set::{Set, SetMember};
 use crate::vcube::Node;
 
 /// A process, by its rank in the communicator given to `ftsort_init`.
@@ -46,7 +46,7 @@ impl fmt::Display for Rank {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(pub u32);
 
-impl Numbered for Rank {
+impl SetMember for Rank {
     fn of_number(number: usize) -> Rank {
         Rank(number as u32)
     }

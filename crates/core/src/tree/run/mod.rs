@@ -24,7 +24,7 @@ pub mod traverse;
 
 use self::choose::{ChosenTree, TreeRequest, TreeRoute, contributing_nodes};
 use self::contributions::Contributions;
-use self::traverse::{Division, MergeOperator, NodeData, downwards, traverse, upwards};
+use self::traverse::{Division, MergeOperator, NodeData, downwards, traverse};
 use crate::block::Block;
 use crate::engine::{Engine, Transfer, Verdict, agreed_error};
 use crate::faults::Point;
@@ -116,8 +116,8 @@ impl TreeOp<'_, '_> {
             all_reach |= !is_first && mutant(Mutant::LateCutOffIgnored);
             is_first = false;
             self.begin_traversal()?;
-            let steps = upwards(&route.schedule);
-            traverse(self.engine, &route, &steps, &mut node_data)?;
+            let steps = route.schedule.steps();
+            traverse(self.engine, &route, steps, &mut node_data)?;
             let own = route.chosen.sink_rank == self.engine.members.me();
             let result = if node_data.is_complete() && own {
                 node_data.result(route.chosen.tree.sink())
