@@ -11,7 +11,7 @@
 use super::pivot::{self, Cut, Division};
 use super::{PivotRule, sorted, sorted_each};
 use crate::block::Block;
-use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
@@ -104,11 +104,7 @@ impl Algorithm for HyperQuickSort<'_> {
         })
     }
 
-    fn unite_proposals(
-        &self,
-        _at: &RoundContext<'_>,
-        proposals: Vec<(Node, Slice)>,
-    ) -> Result<Vec<(Node, Slice)>> {
+    fn unite_proposals(&self, _at: &RoundContext<'_>, proposals: Proposals) -> Result<Proposals> {
         match self.rule {
             PivotRule::Sampled => pivot::thinned(proposals, HALVES, self.kernel),
             PivotRule::Paper => Ok(proposals),

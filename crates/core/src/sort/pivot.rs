@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::slice::ChunksExact;
 
 use crate::block::{Block, Run};
+use crate::engine::Proposals;
 use crate::vcube::Node;
 use crate::wire::Reader;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -371,11 +372,7 @@ pub fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample<'_
 ///
 /// Thinning out once moves a cut by less than half of a sample's weight, mostly by much less. The errors of several
 /// ranks that thin out are independent of each other.
-pub fn thinned(
-    proposals: Vec<(Node, Slice)>,
-    parts: usize,
-    kernel: &dyn Kernel,
-) -> Result<Vec<(Node, Slice)>> {
+pub fn thinned(proposals: Proposals, parts: usize, kernel: &dyn Kernel) -> Result<Proposals> {
     let size = kernel.record_bytes();
     let bytes: usize = proposals.iter().map(|(_, samples)| samples.len()).sum();
     let most = most_united_samples(parts, size);

@@ -12,7 +12,7 @@ use super::hyperquicksort::split_at;
 use super::pivot::{self, Cut, CutPoint, Division};
 use super::{sorted, sorted_each};
 use crate::block::Block;
-use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
@@ -135,11 +135,7 @@ impl Algorithm for QuickMerge<'_> {
         Ok(self.encode(&list))
     }
 
-    fn unite_proposals(
-        &self,
-        _at: &RoundContext<'_>,
-        proposals: Vec<(Node, Slice)>,
-    ) -> Result<Vec<(Node, Slice)>> {
+    fn unite_proposals(&self, _at: &RoundContext<'_>, proposals: Proposals) -> Result<Proposals> {
         match self.splitters {
             Splitters::Sampled => pivot::thinned(proposals, self.nodes(), self.kernel),
             Splitters::Root | Splitters::Averaged => Ok(proposals),
