@@ -25,7 +25,7 @@ use mpi_sys::MPI_Comm;
 
 use crate::liveness::GroupLiveness;
 use comm::{Comm, ErrorsReturned, Group};
-use ftsort_core::members::{Rank, RankSet, Slot, SlotMap};
+use ftsort_core::members::{Rank, RankSet, Slot};
 use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_core::transport::watch::{
     Activity, CONTACT_BYTES, Contact, Liveness, SignsOfLife, Watch,
@@ -236,7 +236,7 @@ impl Mpi {
         let position = position.inspect_err(|_| comm.leave_to_mpi())?;
         let survivors = Rank::all(self.ranks).filter(|rank| position[rank.index()].is_some());
         Ok(SurvivorComm {
-            slots: SlotMap::new(survivors),
+            survivors: RankSet::from_ranks(self.ranks, survivors),
             comm,
         })
     }
@@ -268,7 +268,7 @@ impl Mpi {
 /// A communicator of survivors, lent to the user.
 pub struct SurvivorComm {
     comm: Comm,
-    slots: SlotMap,
+    survivors: RankSet,
 }
 
 impl SurvivorComm {
@@ -279,12 +279,12 @@ impl SurvivorComm {
 
     /// The number of survivors in it.
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.survivors.len()
     }
 
     /// Returns false: the rank that made it is in it.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.survivors.is_empty()
     }
 
     /// Leaves it to MPI_Finalize: other ranks may still use it, or fail.
@@ -294,7 +294,8 @@ impl SurvivorComm {
 
     /// The rank's position in it.
     pub fn slot(&self, rank: Rank) -> Option<Slot> {
-        self.slots.slot_of(rank)
+        let place = self.survivors.place_of(rank);
+        place.map(|place| Slot(place as u32))
     }
 }
 

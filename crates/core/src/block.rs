@@ -93,6 +93,12 @@ impl Block {
         }
     }
 
+    /// The records of its only run; nothing if it has none.
+    pub fn into_records(self) -> Slice {
+        let run = self.runs.into_iter().next();
+        run.map_or_else(Slice::default, |run| run.data)
+    }
+
     /// Computes the digest of its records as they are now.
     pub fn digest_now(&self, key: &DigestKey) -> Digest {
         let runs = self.runs.iter().map(|run| key.digest(&run.data));

@@ -4,6 +4,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`set`] | sets of ranks or of nodes |
 //! | [`vcube`], [`members`] | the virtual hypercube; which ranks live and which nodes they execute |
 //! | [`wire`] | fields of messages as bytes |
 //! | [`verify`], [`block`], [`faults`] | predicates of the 1989 paper; the records of a node; fault schedules |
@@ -24,6 +25,7 @@ pub mod monitor;
 pub mod mutants;
 pub mod query;
 pub mod rounds;
+pub mod set;
 pub mod sort;
 pub mod store;
 pub mod transport;

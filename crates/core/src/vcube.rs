@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use ftsort_kernels::bits::Bits;
+use crate::set::{Set, SetMember};
 
 /// A vertex of the virtual hypercube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,76 +17,18 @@ impl fmt::Display for Node {
     }
 }
 
-/// A set of nodes of one cube, in ascending order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeSet(Bits);
-
-impl NodeSet {
-    /// The empty set, for a cube of `len` nodes.
-    pub fn new(len: usize) -> NodeSet {
-        NodeSet(Bits::new(len))
+impl SetMember for Node {
+    fn of_number(number: usize) -> Node {
+        Node(number as u32)
     }
 
-    /// The set of all nodes of a cube of `len` nodes.
-    pub fn all(len: usize) -> NodeSet {
-        NodeSet(Bits::all(len))
-    }
-
-    /// The set of these nodes of a cube of `len` nodes.
-    pub fn from_nodes(len: usize, nodes: impl IntoIterator<Item = Node>) -> NodeSet {
-        let mut set = NodeSet::new(len);
-        nodes.into_iter().for_each(|node| set.insert(node));
-        set
-    }
-
-    /// Removes the nodes below `end` with a number that is in `numbers`.
-    pub(crate) fn remove_below(&mut self, numbers: &Bits, end: usize) {
-        self.0.remove_below(numbers, end);
-    }
-
-    /// Adds a node.
-    ///
-    /// # Panics
-    /// If the cube has no such node.
-    pub fn insert(&mut self, node: Node) {
-        self.0.insert(node.0 as usize);
-    }
-
-    /// Removes a node.
-    pub fn remove(&mut self, node: Node) {
-        self.0.remove(node.0 as usize);
-    }
-
-    /// Returns whether the node is in the set; false for a node that the cube does not have.
-    pub fn contains(&self, node: Node) -> bool {
-        self.0.contains(node.0 as usize)
-    }
-
-    /// The number of nodes.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns whether the set has no node.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The nodes, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = Node> + '_ {
-        self.0.iter().map(|index| Node(index as u32))
-    }
-
-    /// Encodes the set with one bit for each node; all sets of a cube have the same size.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        self.0.to_bytes()
-    }
-
-    /// Decodes a set of a cube of `len` nodes that [`NodeSet::to_bytes`] made.
-    pub fn from_bytes(len: usize, bytes: &[u8]) -> NodeSet {
-        NodeSet(Bits::from_bytes(len, bytes))
+    fn number(self) -> usize {
+        self.0 as usize
     }
 }
+
+/// A set of nodes of one cube, in ascending order. Its length is the number of nodes of the cube.
+pub type NodeSet = Set<Node>;
 
 /// Returns the nodes of the cluster of node i in dimension s, in the order of the paper's Table 1.
 ///
@@ -177,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn set(cube: &VCube, nodes: impl IntoIterator<Item = u32>) -> NodeSet {
-        NodeSet::from_nodes(cube.len(), nodes.into_iter().map(Node))
+        NodeSet::of(cube.len(), nodes.into_iter().map(Node))
     }
 
     fn numbers(nodes: impl Iterator<Item = Node>) -> Vec<u32> {

@@ -1,7 +1,6 @@
 //! The bytes of one rank: memory, shared buffers, record layouts, and the kernels that sort, merge, partition and
 //! digest records. This is the only crate with SIMD instructions and page handling. It must never know about ranks.
 
-pub mod bits;
 pub mod buffer;
 pub mod checksum;
 pub mod digest;

@@ -202,6 +202,9 @@ pub struct Split {
     pub give: Vec<Block>,
 }
 
+/// The contributions of nodes to a decision.
+pub type Proposals = Vec<(Node, Slice)>;
+
 /// An algorithm that is written over nodes and knows nothing about ranks and failures.
 ///
 /// All ranks learn all decisions and keep them until the end. All functions are pure: no input or output, no
@@ -256,11 +259,7 @@ pub trait Algorithm {
     /// Returns fewer or smaller contributions to a decision that stand for these contributions of some nodes of a
     /// subcube, in ascending order of node. Called where many contributions meet on the way to the root; the context is
     /// that of [`Algorithm::decide`].
-    fn unite_proposals(
-        &self,
-        _at: &RoundContext<'_>,
-        proposals: Vec<(Node, Slice)>,
-    ) -> Result<Vec<(Node, Slice)>> {
+    fn unite_proposals(&self, _at: &RoundContext<'_>, proposals: Proposals) -> Result<Proposals> {
         Ok(proposals)
     }
 

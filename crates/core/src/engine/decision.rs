@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::algorithm::{RoundContext, attempt};
+use super::algorithm::{Proposals, RoundContext, attempt};
 use super::job::{Job, RoundResult};
 use super::relay::{Entries, RelayTree};
 use super::{Subcube, table};
@@ -183,10 +183,9 @@ fn root_of(members: &Members, first: Node, dimension: u32) -> Rank {
 }
 
 /// Entries as proposals, in ascending order of node.
-fn by_node(entries: Entries) -> Vec<(Node, Slice)> {
+fn by_node(entries: Entries) -> Proposals {
     let entries = entries.into_iter();
-    let mut proposals: Vec<(Node, Slice)> =
-        entries.map(|(node, words)| (Node(node), words)).collect();
+    let mut proposals: Proposals = entries.map(|(node, words)| (Node(node), words)).collect();
     proposals.sort_by_key(|(node, _)| *node);
     proposals
 }

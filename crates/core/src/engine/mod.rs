@@ -33,7 +33,7 @@ mod verify;
 #[cfg(feature = "testing")]
 pub mod wire_formats;
 
-pub use algorithm::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
+pub use algorithm::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 pub use commit::{Engine, EngineContext, Verdict, agreed_error};
 pub use decision::Decisions;
 pub use exchange::{ControlMessage, Delivery, ENCLOSED_PART, Transfer};

@@ -50,12 +50,8 @@ impl Job<'_, '_> {
                     return Ok(NextStep::Restart);
                 }
                 Verdict::Committed => {
-                    self.progress.recover(&mut result, self.engine.members);
-                    self.accept_encodings(std::mem::take(&mut result.encodings));
+                    self.accept_recovered(result);
                     self.integrity.distrusted = false;
-                    for (node, from) in result.restored {
-                        self.engine.tell(Event::Restored(node, from));
-                    }
                     return Ok(flow);
                 }
                 Verdict::Replay => {}
@@ -69,6 +65,15 @@ impl Job<'_, '_> {
                     return Err(agreed_error(status, result.error));
                 }
             }
+        }
+    }
+
+    /// Takes over the blocks and encodings of a recovery, which has just been committed.
+    pub(super) fn accept_recovered(&mut self, mut result: RoundResult) {
+        self.progress.recover(&mut result, self.engine.members);
+        self.accept_encodings(result.encodings);
+        for (node, from) in result.restored {
+            self.engine.tell(Event::Restored(node, from));
         }
     }
 

@@ -9,7 +9,7 @@ mod rank;
 mod spares;
 
 pub use membership::Membership;
-pub use rank::{Rank, RankSet, Slot, SlotMap};
+pub use rank::{Rank, RankSet, Slot};
 
 use std::sync::Arc;
 
@@ -152,7 +152,7 @@ impl Members {
         holder: impl Fn(Node) -> Option<Rank>,
     ) -> NodeSet {
         let mut faulty = NodeSet::all(self.cube.len());
-        faulty.remove_below(executing.bits(), self.spares.working());
+        faulty.remove_below(executing, self.spares.working());
         for rank in self.spares.replaced() {
             if rank.index() < self.spares.working() && holder(rank.home()).is_some() {
                 faulty.remove(rank.home());
@@ -479,11 +479,10 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_consecutive() {
-        let slots = SlotMap::new([Rank(1), Rank(4), Rank(5)]);
-        assert_eq!(slots.slot_of(Rank(4)), Some(Slot(1)));
-        assert_eq!(slots.slot_of(Rank(2)), None);
-        assert_eq!(slots.len(), 3);
+    fn places_in_a_set_are_consecutive() {
+        let set = RankSet::from_ranks(6, [1, 4, 5].map(Rank));
+        assert_eq!(set.place_of(Rank(4)), Some(1));
+        assert_eq!(set.place_of(Rank(2)), None);
     }
 
     proptest! {

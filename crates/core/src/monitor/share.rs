@@ -112,13 +112,8 @@ pub fn worth_excluding(
 ) -> RankSet {
     let ranks = loads.len();
     let cube = VCube::for_ranks(ranks);
-    let mut faulty = NodeSet::new(cube.len());
-    for node in cube.nodes() {
-        let home = Rank(node.0);
-        if home.index() >= ranks || !group.contains(home) {
-            faulty.insert(node);
-        }
-    }
+    let without_work = cube.nodes().filter(|node| !group.contains(Rank(node.0)));
+    let mut faulty = NodeSet::of(cube.len(), without_work);
     let outside = candidates.iter().filter(|rank| !group.contains(*rank));
     let mut out = RankSet::from_ranks(ranks, outside);
     let mut bytes: Vec<f64> = loads.iter().map(|load| load.bytes as f64).collect();

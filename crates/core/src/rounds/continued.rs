@@ -201,8 +201,7 @@ mod tests {
         let stored = |node: Node| Ok(Some((bytes(&[])?, vec![node.0 as u8])));
         let plan = vec![Round::local().sharing(0), Round::local().sharing(2)];
         let continued = Continued::new(&SharedBefore, &plan, &(1..2), &stored);
-        let mut failed = NodeSet::new(4);
-        failed.insert(Node(0));
+        let failed = NodeSet::of(4, [Node(0)]);
         let subcube = Subcube::of_equal_nodes(Node(1), 2, Arc::new(failed));
         let task = Task {
             node: subcube.root(),

@@ -229,8 +229,7 @@ impl Algorithm for Hypercube<'_> {
         };
         let task = self.task((at.round, at.node), &state, at.decision, None);
         // The inbox is moved, so the function may change it in place if it has no other owner.
-        let inbox = got.runs.into_iter().next().map(|run| run.data);
-        let inbox = inbox.unwrap_or_default();
-        Ok(block_of(at.node, self.rounds.absorb(&task, inbox)?))
+        let state = self.rounds.absorb(&task, got.into_records())?;
+        Ok(block_of(at.node, state))
     }
 }

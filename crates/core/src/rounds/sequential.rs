@@ -16,12 +16,8 @@ use ftsort_kernels::error::Result;
 /// Returns the final states of all nodes, in order, if each rank provides one of `inputs`.
 pub fn run_all_nodes(rounds: &dyn Rounds, inputs: &[Vec<u8>]) -> Result<Vec<Slice>> {
     let cube = VCube::for_ranks(inputs.len());
-    let mut provided = NodeSet::new(cube.len());
-    let mut without_input = NodeSet::all(cube.len());
-    for node in (0..inputs.len() as u32).map(Node) {
-        provided.insert(node);
-        without_input.remove(node);
-    }
+    let provided = NodeSet::of(cube.len(), cube.nodes().take(inputs.len()));
+    let without_input = NodeSet::of(cube.len(), cube.nodes().skip(inputs.len()));
     let mut run = SequentialRun {
         algorithm: Hypercube::new(rounds, cube.dimension(), provided)?,
         shared: vec![Vec::new(); cube.len()],

@@ -11,7 +11,7 @@
 use super::pivot::{self, Cut, Division};
 use super::{PivotRule, sorted, sorted_each};
 use crate::block::Block;
-use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
@@ -31,7 +31,12 @@ pub struct HyperQuickSort<'a> {
 
 /// Splits a block at a cut into the part that the node's half of the subcube keeps and the part that it
 /// sends.
-pub fn split_at(cut: &Cut, in_upper_half: bool, block: &Block, kernel: &dyn Kernel) -> Split {
+pub fn split_at(
+    cut: &Cut<&[u8]>,
+    in_upper_half: bool,
+    block: &Block,
+    kernel: &dyn Kernel,
+) -> Split {
     let (lower, upper) = cut.divide(block, kernel);
     if in_upper_half {
         Split {
@@ -99,11 +104,7 @@ impl Algorithm for HyperQuickSort<'_> {
         })
     }
 
-    fn unite_proposals(
-        &self,
-        _at: &RoundContext<'_>,
-        proposals: Vec<(Node, Slice)>,
-    ) -> Result<Vec<(Node, Slice)>> {
+    fn unite_proposals(&self, _at: &RoundContext<'_>, proposals: Proposals) -> Result<Proposals> {
         match self.rule {
             PivotRule::Sampled => pivot::thinned(proposals, HALVES, self.kernel),
             PivotRule::Paper => Ok(proposals),
@@ -153,7 +154,7 @@ impl Algorithm for HyperQuickSort<'_> {
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
-        let cut = Cut::decode(at.decision, self.kernel.record_bytes())?;
+        let cut = Cut::read(at.decision, self.kernel.record_bytes())?;
         let in_upper_half = at.node.0 >> (self.dimension - at.round) & 1 == 1;
         Ok(split_at(&cut, in_upper_half, block, self.kernel))
     }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::pivot::{
     ALL_LOWER, ALL_UPPER, AT, Cut, CutPoint, Sample, decode_samples, sample_bytes, undecodable,
 };
+use crate::engine::Proposals;
 use crate::vcube::Node;
 use crate::wire::{Reader, VARINT_BYTES, VARINT_U32_BYTES, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -50,7 +51,7 @@ impl KeyBytes {
     ///
     /// # Errors
     /// `Status::Memory`: whole records may take much more memory than their keys.
-    pub fn whole_samples(&self, packed: &[(Node, Slice)]) -> Result<Vec<(Node, Slice)>> {
+    pub fn whole_samples(&self, packed: &[(Node, Slice)]) -> Result<Proposals> {
         let point_bytes = CutPoint::encoded_bytes(self.record_bytes);
         let whole = packed.iter().map(|(node, packed)| {
             let skip = |fields: &mut Reader<'_>| self.skip_point(fields).and(fields.varint());
@@ -68,7 +69,7 @@ impl KeyBytes {
     }
 
     /// Returns proposals of samples with whole records as messages.
-    pub fn of_whole_samples(&self, whole: Vec<(Node, Slice)>) -> Result<Vec<(Node, Slice)>> {
+    pub fn of_whole_samples(&self, whole: Proposals) -> Result<Proposals> {
         let packed = whole.into_iter().map(|(node, whole)| {
             let packed = self.of_samples(&decode_samples(&whole, self.record_bytes)?);
             // These are control messages.

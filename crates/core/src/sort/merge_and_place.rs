@@ -13,7 +13,9 @@ use super::filter::Filter;
 use super::merging::{merged, merged_each};
 use super::pivot::{self, Cut, CutPoint};
 use crate::block::{Block, Run};
-use crate::engine::{Algorithm, Exchange, MadeAtOnce, RoundContext, Split, Step, Subcube};
+use crate::engine::{
+    Algorithm, Exchange, MadeAtOnce, Proposals, RoundContext, Split, Step, Subcube,
+};
 use crate::members::Rank;
 use crate::vcube::Node;
 use crate::wire::{Reader, VARINT_BYTES, Writer};
@@ -362,11 +364,7 @@ impl Algorithm for MergeAndPlace<'_> {
         self.propose_cuts(at.node, subcube, block, at.decision)
     }
 
-    fn unite_proposals(
-        &self,
-        at: &RoundContext<'_>,
-        proposals: Vec<(Node, Slice)>,
-    ) -> Result<Vec<(Node, Slice)>> {
+    fn unite_proposals(&self, at: &RoundContext<'_>, proposals: Proposals) -> Result<Proposals> {
         if at.round <= self.sort.rounds() {
             return self.sort.unite_proposals(at, proposals);
         }

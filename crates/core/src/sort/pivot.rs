@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::slice::ChunksExact;
 
 use crate::block::{Block, Run};
+use crate::engine::Proposals;
 use crate::vcube::Node;
 use crate::wire::Reader;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -218,16 +219,6 @@ impl Cut {
         let cuts = whole_chunks(bytes, Cut::encoded_bytes(record_bytes))?;
         cuts.map(|cut| Cut::decode(cut, record_bytes)).collect()
     }
-
-    /// Decodes as [`Cut::decode_all`] the cuts between `parts` parts.
-    pub fn decode_between(bytes: &[u8], parts: usize, record_bytes: usize) -> Result<Vec<Cut>> {
-        let cuts = Cut::decode_all(bytes, record_bytes)?;
-        if cuts.len() + 1 == parts {
-            Ok(cuts)
-        } else {
-            Err(undecodable())
-        }
-    }
 }
 
 impl<'a> Cut<&'a [u8]> {
@@ -241,7 +232,7 @@ impl<'a> Cut<&'a [u8]> {
         }
     }
 
-    /// Decodes as [`Cut::decode_between`], without copies of the records.
+    /// Decodes as [`Cut::decode_all`] the cuts between `parts` parts, without copies of the records.
     pub fn read_between(
         bytes: &'a [u8],
         parts: usize,
@@ -381,11 +372,7 @@ pub fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample<'_
 ///
 /// Thinning out once moves a cut by less than half of a sample's weight, mostly by much less. The errors of several
 /// ranks that thin out are independent of each other.
-pub fn thinned(
-    proposals: Vec<(Node, Slice)>,
-    parts: usize,
-    kernel: &dyn Kernel,
-) -> Result<Vec<(Node, Slice)>> {
+pub fn thinned(proposals: Proposals, parts: usize, kernel: &dyn Kernel) -> Result<Proposals> {
     let size = kernel.record_bytes();
     let bytes: usize = proposals.iter().map(|(_, samples)| samples.len()).sum();
     let most = most_united_samples(parts, size);

@@ -12,7 +12,7 @@ use super::hyperquicksort::split_at;
 use super::pivot::{self, Cut, CutPoint, Division};
 use super::{sorted, sorted_each};
 use crate::block::Block;
-use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
@@ -135,11 +135,7 @@ impl Algorithm for QuickMerge<'_> {
         Ok(self.encode(&list))
     }
 
-    fn unite_proposals(
-        &self,
-        _at: &RoundContext<'_>,
-        proposals: Vec<(Node, Slice)>,
-    ) -> Result<Vec<(Node, Slice)>> {
+    fn unite_proposals(&self, _at: &RoundContext<'_>, proposals: Proposals) -> Result<Proposals> {
         match self.splitters {
             Splitters::Sampled => pivot::thinned(proposals, self.nodes(), self.kernel),
             Splitters::Root | Splitters::Averaged => Ok(proposals),
@@ -183,7 +179,7 @@ impl Algorithm for QuickMerge<'_> {
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
-        let cuts = Cut::decode_between(at.decision, self.nodes(), self.kernel.record_bytes())?;
+        let cuts = Cut::read_between(at.decision, self.nodes(), self.kernel.record_bytes())?;
         let cut = &cuts[splitter_index(self.dimension, at.round, at.node) - 1];
         let in_upper_half = at.node.0 >> (self.dimension - at.round) & 1 == 1;
         Ok(split_at(cut, in_upper_half, block, self.kernel))

@@ -17,7 +17,7 @@ use super::key_bytes::KeyBytes;
 use super::pivot::{self, Cut, Division};
 use super::{sorted, sorted_each};
 use crate::block::Block;
-use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
@@ -118,11 +118,7 @@ impl Algorithm for SampleSort<'_> {
         Ok(self.key_bytes().of_samples(&samples))
     }
 
-    fn unite_proposals(
-        &self,
-        at: &RoundContext<'_>,
-        proposals: Vec<(Node, Slice)>,
-    ) -> Result<Vec<(Node, Slice)>> {
+    fn unite_proposals(&self, at: &RoundContext<'_>, proposals: Proposals) -> Result<Proposals> {
         let keys = self.key_bytes();
         let proposals = keys.whole_samples(&proposals)?;
         let united = pivot::thinned(proposals, self.level(at.round).parts(), self.kernel)?;

@@ -194,7 +194,7 @@ impl Faults {
                 continue;
             }
             let part = self.connected(node);
-            part.iter().for_each(|member| seen.insert(member));
+            seen.extend(&part);
             if part.len() > largest.len() {
                 largest = part;
             }

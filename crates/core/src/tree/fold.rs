@@ -155,12 +155,7 @@ impl MergeOperator for Elementwise {
             KeyKind::F32 => combine::<f32>(operation, &mut out, high),
             KeyKind::F64 => combine::<f64>(operation, &mut out, high),
             // `check` refuses kinds that are not numbers.
-            KeyKind::Bytes
-            | KeyKind::Compare
-            | KeyKind::Text
-            | KeyKind::Text16
-            | KeyKind::Text32
-            | KeyKind::List => {}
+            _ => {}
         }
         Ok(out)
     }

@@ -485,7 +485,7 @@ mod tests {
         #[test]
         fn fails_if_and_only_if_data_is_cut_off((faults, tree) in cases(0..=6), selected: u64) {
             let nodes = faults.all_nodes().filter(|node| selected >> node.0 & 1 == 1);
-            let contributors = NodeSet::from_nodes(faults.len(), nodes);
+            let contributors = NodeSet::of(faults.len(), nodes);
             let reached = faults.connected(tree.sink());
             let lost: Vec<Node> = contributors.iter().filter(|node| !reached.contains(*node)).collect();
             match TreePlan::new(&tree, &faults, &contributors, Remedy::Partition) {

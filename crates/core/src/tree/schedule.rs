@@ -35,6 +35,13 @@ pub struct LinkModel {
     pub stage_start: StageStart,
 }
 
+impl LinkModel {
+    /// The machine with these ports and starts of stages.
+    pub const fn new(ports: Ports, stage_start: StageStart) -> LinkModel {
+        LinkModel { ports, stage_start }
+    }
+}
+
 /// One hop of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkMessage {
@@ -194,22 +201,10 @@ mod tests {
 
     const REMEDIES: [Remedy; 3] = [Remedy::Partition, Remedy::Delegate, Remedy::Reroute];
     const MACHINES: [LinkModel; 4] = [
-        LinkModel {
-            ports: Ports::All,
-            stage_start: StageStart::Synchronous,
-        },
-        LinkModel {
-            ports: Ports::All,
-            stage_start: StageStart::PerNode,
-        },
-        LinkModel {
-            ports: Ports::One,
-            stage_start: StageStart::Synchronous,
-        },
-        LinkModel {
-            ports: Ports::One,
-            stage_start: StageStart::PerNode,
-        },
+        LinkModel::new(Ports::All, StageStart::Synchronous),
+        LinkModel::new(Ports::All, StageStart::PerNode),
+        LinkModel::new(Ports::One, StageStart::Synchronous),
+        LinkModel::new(Ports::One, StageStart::PerNode),
     ];
 
     fn plan(faults: &Faults, tree: &Tree, remedy: Remedy) -> TreePlan {

@@ -213,9 +213,9 @@ impl SortRun<'_> {
             .filter(|(_, at)| (begin..end).contains(*at))
             .map(|(process, _)| process);
         let killed: Vec<usize> = killed.collect();
-        killed
-            .iter()
-            .for_each(|process| self.outside.insert(Node(*process as u32)));
+        for process in &killed {
+            self.outside.insert(Node(*process as u32));
+        }
         !killed.is_empty()
     }
 

@@ -58,7 +58,9 @@ pub fn hyperquicksort(inputs: &Lists, failing: &[&[u32]], reading: Reading) -> O
     while d > 0 {
         lists = round(&cube, &stored, d - 1, &faulty, reading);
         let failed = failing.get(executions as usize).copied().unwrap_or(&[]);
-        failed.iter().for_each(|node| faulty.insert(Node(*node)));
+        for node in failed {
+            faulty.insert(Node(*node));
+        }
         executions += 1;
         // Lines 25 to 27: F = F', or the round is run again.
         if failed.is_empty() {

@@ -30,10 +30,10 @@ pub fn intervals_to_know(cube: &VCube, failed: Node, faulty: &NodeSet) -> u32 {
     let mut intervals = 0;
     while knows.len() + faulty.len() < cube.len() {
         let before = knows.clone();
-        let news = tests
-            .iter()
-            .filter(|(_, tested)| *tested == failed || before.contains(*tested));
-        news.for_each(|(tester, _)| knows.insert(*tester));
+        let has_news = |tested: Node| tested == failed || before.contains(tested);
+        for (tester, _) in tests.iter().filter(|(_, tested)| has_news(*tested)) {
+            knows.insert(*tester);
+        }
         intervals += 1;
         assert!(intervals <= cube.len() as u32, "the news do not spread");
     }
@@ -53,10 +53,8 @@ mod tests {
     use super::*;
 
     fn set(cube: &VCube, mask: u32) -> NodeSet {
-        let mut set = NodeSet::new(cube.len());
         let nodes = cube.nodes().filter(|node| mask >> node.0 & 1 == 1);
-        nodes.for_each(|node| set.insert(node));
-        set
+        NodeSet::of(cube.len(), nodes)
     }
 
     /// "At most N log N tests are executed per testing interval."

@@ -89,10 +89,7 @@ mod tests {
     fn counted(faults: &Faults, tree: &Tree, remedy: Remedy, merging: Merging) -> PlanCost {
         let holders = faults.connected(tree.sink());
         let plan = TreePlan::new(tree, faults, &holders, remedy).expect("connected");
-        let machine = LinkModel {
-            ports: Ports::All,
-            stage_start: StageStart::Synchronous,
-        };
+        let machine = LinkModel::new(Ports::All, StageStart::Synchronous);
         cost(&plan, &TreeSchedule::new(&plan, machine), merging)
     }
 

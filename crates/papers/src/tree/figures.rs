@@ -191,10 +191,7 @@ mod tests {
                 assert!(worst <= Some(n + 1), "{set:?}");
                 let plan = planned(&tree, &faults, Remedy::Delegate);
                 assert_eq!(plan.count(MessagePurpose::Detour), 0);
-                let machine = LinkModel {
-                    ports: Ports::All,
-                    stage_start: StageStart::Synchronous,
-                };
+                let machine = LinkModel::new(Ports::All, StageStart::Synchronous);
                 let steps = TreeSchedule::new(&plan, machine).steps().len() as u32;
                 assert_eq!(steps, n + faulty_stages(&plan));
                 longest_tree = longest_tree.max(steps);

@@ -37,7 +37,7 @@ pub fn not_isolated(faults: &Faults) -> NodeSet {
     let isolated = |node: Node| all > 0 && faults.word(node).count_ones() == faults.dimensions();
     let nodes = faults.all_nodes();
     let nodes = nodes.filter(|node| !faults.is_faulty(*node) && !isolated(*node));
-    NodeSet::from_nodes(faults.len(), nodes)
+    NodeSet::of(faults.len(), nodes)
 }
 
 /// Returns the paper's k: the number of stages at which an active node with data has a faulty link to its

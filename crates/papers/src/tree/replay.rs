@@ -87,10 +87,7 @@ mod tests {
     use ftsort_core::vcube::{Node, NodeSet};
     use proptest::prelude::*;
 
-    const LOCKSTEP: LinkModel = LinkModel {
-        ports: Ports::All,
-        stage_start: StageStart::Synchronous,
-    };
+    const LOCKSTEP: LinkModel = LinkModel::new(Ports::All, StageStart::Synchronous);
 
     /// Returns `each` items for each of these nodes: (node, number).
     fn items(faults: &Faults, of: &NodeSet, each: usize) -> Vec<Vec<(u32, usize)>> {
@@ -186,7 +183,7 @@ mod tests {
         all.sort_unstable();
         for ports in [Ports::All, Ports::One] {
             for stage_start in [StageStart::Synchronous, StageStart::PerNode] {
-                let schedule = TreeSchedule::new(&plan, LinkModel { ports, stage_start });
+                let schedule = TreeSchedule::new(&plan, LinkModel::new(ports, stage_start));
                 let mut after = replay(schedule.steps(), holdings.clone()).expect("complete");
                 after[sink.0 as usize].sort_unstable();
                 prop_assert_eq!(&after[sink.0 as usize], &all);
@@ -277,8 +274,8 @@ mod tests {
             some: u64,
         ) {
             let all = faults.connected(tree.sink());
-            let mut few = NodeSet::new(faults.len());
-            all.iter().filter(|node| some >> node.0 & 1 == 1).for_each(|node| few.insert(node));
+            let few = all.iter().filter(|node| some >> node.0 & 1 == 1);
+            let few = NodeSet::of(faults.len(), few);
             for remedy in [Remedy::Partition, Remedy::Delegate, Remedy::Reroute] {
                 check(&faults, &tree, remedy, &all, each)?;
                 // The other nodes have no data, but help those that have.

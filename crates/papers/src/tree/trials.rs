@@ -194,20 +194,11 @@ fn trees(tree: &Tree, faults: &Faults, optimum: bool) -> Vec<(&'static str, f64)
 }
 
 /// Steps as the paper counts them.
-const PAPER: LinkModel = LinkModel {
-    ports: Ports::All,
-    stage_start: StageStart::Synchronous,
-};
+const PAPER: LinkModel = LinkModel::new(Ports::All, StageStart::Synchronous);
 /// Steps as the paper's programs run.
-const ALONE: LinkModel = LinkModel {
-    ports: Ports::All,
-    stage_start: StageStart::PerNode,
-};
+const ALONE: LinkModel = LinkModel::new(Ports::All, StageStart::PerNode);
 /// Steps as the paper counts them, but with one message at a time.
-const ONE_PORT: LinkModel = LinkModel {
-    ports: Ports::One,
-    stage_start: StageStart::Synchronous,
-};
+const ONE_PORT: LinkModel = LinkModel::new(Ports::One, StageStart::Synchronous);
 
 /// Returns the paper's formulas for a plan, and the cases where they do not hold.
 fn stages(partition: &TreePlan) -> [(&'static str, f64); 6] {

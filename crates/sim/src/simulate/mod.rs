@@ -141,8 +141,7 @@ fn run_rounds(
     let members = context.engine.members();
     let cube = members.cube();
     let input = Buffer::copy_of(&inputs[members.me().index()])?;
-    let mut nodes_with_input = NodeSet::new(cube.len());
-    Rank::all(inputs.len()).for_each(|rank| nodes_with_input.insert(rank.home()));
+    let nodes_with_input = NodeSet::of(cube.len(), Rank::all(inputs.len()).map(Rank::home));
     let dimension = cube.dimension();
     let checked = PurityCheck(rounds);
     let algorithm = caught(|| Hypercube::new(&checked, dimension, nodes_with_input));

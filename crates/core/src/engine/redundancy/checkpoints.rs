@@ -26,7 +26,7 @@ use crate::vcube::{Node, NodeSet};
 use crate::wire::Reader;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::checksum::Checksum;
-use ftsort_kernels::error::{Error, Result, Status, listed};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// The states of a program have no digests, so that no rank is accused.
 static NONE_ACCUSED: BTreeMap<Rank, u32> = BTreeMap::new();
@@ -541,7 +541,7 @@ fn nodes_of_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<NodeSet
             .iter()
             .filter_map(|(_, words)| Reader::new(words).repeat_to_end(Reader::u32));
         let nodes = nodes.flatten().filter(|node| (*node as usize) < all);
-        NodeSet::from_nodes(all, nodes.map(Node))
+        NodeSet::of(all, nodes.map(Node))
     }))
 }
 
@@ -562,6 +562,6 @@ fn report(
         home.filter(had_node).or_else(|| held_with.executor(node))
     });
     *lost = RankSet::from_ranks(ranks, homes);
-    let text = format!("the state of node {} is lost", listed(gone.iter()));
+    let text = format!("the state of node {gone} is lost");
     Err(Error::new(Status::DataLost, text))
 }

@@ -62,11 +62,7 @@ impl Job<'_, '_> {
         }
         let inputs = self.redundancy.store.encoding(Covered::Inputs);
         let epoch = inputs.map_or(0, |encoding| encoding.epoch);
-        let mut raw = NodeSet::new(nodes);
-        self.redundancy
-            .raw
-            .keys()
-            .for_each(|node| raw.insert(*node));
+        let raw = NodeSet::of(nodes, self.redundancy.raw.keys().copied());
         let mine = [&[flags][..], &epoch.to_le_bytes(), &raw.to_bytes()].concat();
         let limit = mine.len();
         let Some(reports) = self.engine.share(mine, limit)? else {

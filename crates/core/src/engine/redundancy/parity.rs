@@ -276,9 +276,8 @@ impl Job<'_, '_> {
         let me = self.engine.members.me();
         let block = Block::input(me, bytes);
         let block = self.engine.corrupt(Target::Replica, block);
-        let run = block.runs.into_iter().next();
         Share {
-            bytes: run.map_or_else(Slice::default, |run| run.data),
+            bytes: block.into_records(),
             checksum,
         }
     }

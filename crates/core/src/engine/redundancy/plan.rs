@@ -41,23 +41,17 @@ impl Plan {
     }
 }
 
-/// The nodes with inputs of which a node's block has pieces.
-pub(super) enum Contributors {
-    All,
-    Some(BTreeSet<Node>),
-}
-
-impl Contributors {
-    fn contains(&self, node: Node) -> bool {
-        match self {
-            Contributors::All => true,
-            Contributors::Some(nodes) => nodes.contains(&node),
-        }
-    }
-}
+/// The nodes with inputs of which a node's block has pieces. None: all of them.
+type Contributors = Option<BTreeSet<Node>>;
 
 /// The nodes with blocks that must be made of pieces of inputs.
 pub(super) type LostNodes = Vec<(Node, Contributors)>;
+
+/// Whether a block has a piece of an input.
+fn has_piece(contributors: &Contributors, origin: Rank) -> bool {
+    let nodes = contributors.as_ref();
+    nodes.is_none_or(|nodes| nodes.contains(&origin.home()))
+}
 
 impl Job<'_, '_> {
     /// Plans the recovery of all blocks and copies.
@@ -92,8 +86,7 @@ impl Job<'_, '_> {
                 false => sent.iter().copied().collect(),
             };
             for origin in origins {
-                if self.home_with_input(origin.home()).is_some()
-                    && contributors.contains(origin.home())
+                if self.home_with_input(origin.home()).is_some() && has_piece(contributors, origin)
                 {
                     // The owner keeps the piece, if no rank has the whole input.
                     let from = self.sender(origin, holdings, &plan).unwrap_or(origin);
@@ -136,7 +129,7 @@ impl Job<'_, '_> {
         };
         let is_needed = |origin: Rank| {
             let nodes = lost_nodes.iter();
-            let mut nodes = nodes.filter(|(_, from)| from.contains(origin.home()));
+            let mut nodes = nodes.filter(|(_, from)| has_piece(from, origin));
             nodes.any(|(node, _)| !self.is_kept(*node, origin))
         };
         for origin in self.inputs_of_no_rank(holdings) {
@@ -265,7 +258,7 @@ impl Job<'_, '_> {
             });
         let skips_levels = mutant(Mutant::ContributorsOfLastLevel);
         if crossed == (1 << dimension) - 1 && !skips_levels {
-            return Contributors::All;
+            return None;
         }
         let mut origins = BTreeSet::from([node]);
         for exchange in exchanges {
@@ -276,6 +269,6 @@ impl Job<'_, '_> {
                 break;
             }
         }
-        Contributors::Some(origins)
+        Some(origins)
     }
 }

@@ -20,7 +20,7 @@ use crate::engine::algorithm::{Algorithm, Exchange, RoundContext, Split, Step, a
 use crate::engine::commit::agreed_error;
 use crate::engine::job::{Job, JobParts, RoundResult};
 use crate::engine::progress::Progress;
-use crate::engine::{Engine, Event, Source, Verdict};
+use crate::engine::{Engine, Source, Verdict};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::memory::Memory;
@@ -324,7 +324,7 @@ impl Job<'_, '_> {
     }
 
     /// Ends a transaction of a result with a commit.
-    fn end_transaction(&mut self, mut result: RoundResult, is_copied: bool) -> Result<Verdict> {
+    fn end_transaction(&mut self, result: RoundResult, is_copied: bool) -> Result<Verdict> {
         let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
         match verdict {
             Verdict::Committed if result.starts_over => {
@@ -334,11 +334,7 @@ impl Job<'_, '_> {
                 return Ok(Verdict::Replay);
             }
             Verdict::Committed => {
-                self.progress.recover(&mut result, self.engine.members);
-                self.accept_encodings(std::mem::take(&mut result.encodings));
-                for (node, from) in result.restored {
-                    self.engine.tell(Event::Restored(node, from));
-                }
+                self.accept_recovered(result);
                 if is_copied {
                     self.release_inputs();
                 }
@@ -440,11 +436,7 @@ impl Job<'_, '_> {
     /// Shares the pieces of own inputs that the survivors keep. None: a rank failed.
     fn share_kept(&mut self) -> Result<Option<BTreeSet<(Rank, Node)>>> {
         let nodes = self.engine.members.cube().len();
-        let mut mine = NodeSet::new(nodes);
-        self.redundancy
-            .kept
-            .keys()
-            .for_each(|node| mine.insert(*node));
+        let mine = NodeSet::of(nodes, self.redundancy.kept.keys().copied());
         let mine = mine.to_bytes();
         let limit = mine.len();
         let reports = self.engine.share(mine, limit)?;

@@ -111,7 +111,7 @@ fn recover_inputs(
         let home = engine.members.me().home();
         let mut mine = encoding.mine.iter();
         let own = mine.find(|(node, _)| *node == home);
-        let own = own.map_or_else(Slice::default, |(_, block)| records_of(block.clone()));
+        let own = own.map_or_else(Slice::default, |(_, block)| block.clone().into_records());
         let checks = parts.checks.map(|checks| Checks {
             input: checks.key.digest(&own),
             ..checks.clone()
@@ -229,7 +229,7 @@ pub fn repair_inputs(
                 for rank in changed {
                     engine.tell(Event::Corrupt(Some(rank), rank, Finding::Memory));
                 }
-                return Ok(got.flatten().map_or(own, records_of));
+                return Ok(got.flatten().map_or(own, Block::into_records));
             }
             Verdict::Replay => {}
             Verdict::Failed(Status::Corrupt) => {
@@ -239,9 +239,4 @@ pub fn repair_inputs(
             Verdict::Failed(status) => return Err(agreed_error(status, error)),
         }
     }
-}
-
-fn records_of(input: Block) -> Slice {
-    let run = input.runs.into_iter().next();
-    run.map_or_else(Slice::default, |run| run.data)
 }

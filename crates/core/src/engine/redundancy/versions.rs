@@ -247,6 +247,17 @@ pub(in crate::engine) struct Versions<'v, 'e> {
     pub strikes: &'v BTreeMap<Rank, u32>,
 }
 
+/// The copies that a renewal makes, as far as they concern this rank.
+#[derive(Default)]
+struct Renewal {
+    /// The node, the rank that sends its block, and the receiver.
+    moves: Vec<(Node, Rank, Rank)>,
+    /// The nodes with blocks that this rank had as the executor and keeps as copies for others.
+    kept: Vec<Node>,
+    /// The nodes with blocks that no rank has; the same on all ranks.
+    lost: Vec<Node>,
+}
+
 impl Versions<'_, '_> {
     /// Stores a new version, through other ranks where the store keeps copies there.
     pub fn save(&mut self, version_id: VersionId, result: RoundResult) -> Result<RoundResult> {
@@ -381,11 +392,56 @@ impl Versions<'_, '_> {
     /// the copies of the new executor, of failed holders, and of accused ones.
     fn renew_copies(&mut self, copies: usize, held_with: &Membership) -> Result<RoundResult> {
         let mut result = RoundResult::new();
+        let me = self.engine.members.me();
+        let renewal = self.renewal(copies, held_with);
+        result.lost = renewal.lost;
+        if !result.lost.is_empty() && !self.in_part {
+            // All ranks come to the same conclusion, so no rank waits for a message.
+            return Ok(result);
+        }
+        for node in renewal.kept {
+            if let Some(block) = self.blocks.get(&node) {
+                let put = self.store.put(self.version_id, node, block);
+                result.check(put);
+            }
+        }
+        let transfers = renewal.moves.iter().map(|&(node, from, to)| {
+            let own = self.blocks.get(&node).cloned();
+            let block = if from == me {
+                own.or_else(|| result.check(self.store.get(self.version_id, node))?)
+            } else {
+                None
+            };
+            Transfer { from, to, block }
+        });
+        let transfers = transfers.collect();
+        let moved = self
+            .engine
+            .transfer(transfers, self.most_runs, &mut result.error)?;
+        let Some(deliveries) = moved else {
+            return Ok(result.interrupted());
+        };
+        for ((node, ..), delivery) in renewal.moves.into_iter().zip(deliveries) {
+            if let Some(block) = self.arrived(delivery, &mut result) {
+                // An input that outlives the job is not replaced: this one may be sorted already, by the key of the job.
+                let put = match self.version_id {
+                    VersionId::INPUT if mutant(Mutant::SortedInputHeld) => {
+                        self.store.hold(node, &block)
+                    }
+                    version_id => self.store.put(version_id, node, &block),
+                };
+                result.check(put);
+            }
+        }
+        self.take_over(&mut result);
+        Ok(result)
+    }
+
+    /// Plans the renewal of copies that the holders had with this membership.
+    fn renewal(&self, copies: usize, held_with: &Membership) -> Renewal {
+        let mut renewal = Renewal::default();
         let members = &self.engine.members;
         let me = members.me();
-        let mut moves = Vec::new();
-        // Blocks that this rank had as the executor and keeps as a copy for another one.
-        let mut becomes_replica = Vec::new();
         let held_with = if mutant(Mutant::CurrentHoldersAsked) {
             members.membership()
         } else {
@@ -403,12 +459,12 @@ impl Versions<'_, '_> {
             let mut live = held.iter().filter(has_it);
             let right = live.clone().find(|rank| !is_accused(rank));
             let Some(keeper) = right.or_else(|| live.next()) else {
-                result.lost.push(node);
+                renewal.lost.push(node);
                 continue;
             };
             for to in holders(node, members, members.membership(), copies) {
                 if to == me && *keeper == me && executor != me {
-                    becomes_replica.push(node);
+                    renewal.kept.push(node);
                 }
                 // The former executor has discarded its block, and stays a holder if the node moves.
                 let has_discarded = to == held[0] && !mutant(Mutant::DiscardedBlockCounts);
@@ -417,50 +473,11 @@ impl Versions<'_, '_> {
                     || is_accused(&to) && !keeps_block;
                 let wants = !held.contains(&to) || refreshes && to != *keeper;
                 if wants && (*keeper == me || to == me) {
-                    moves.push((node, *keeper, to));
+                    renewal.moves.push((node, *keeper, to));
                 }
             }
         }
-        if !result.lost.is_empty() && !self.in_part {
-            // All ranks come to the same conclusion, so no rank waits for a message.
-            return Ok(result);
-        }
-        for node in becomes_replica {
-            if let Some(block) = self.blocks.get(&node) {
-                let put = self.store.put(self.version_id, node, block);
-                result.check(put);
-            }
-        }
-        let transfers = moves.iter().map(|&(node, from, to)| {
-            let own = self.blocks.get(&node).cloned();
-            let block = if from == me {
-                own.or_else(|| result.check(self.store.get(self.version_id, node))?)
-            } else {
-                None
-            };
-            Transfer { from, to, block }
-        });
-        let transfers = transfers.collect();
-        let moved = self
-            .engine
-            .transfer(transfers, self.most_runs, &mut result.error)?;
-        let Some(deliveries) = moved else {
-            return Ok(result.interrupted());
-        };
-        for ((node, ..), delivery) in moves.into_iter().zip(deliveries) {
-            if let Some(block) = self.arrived(delivery, &mut result) {
-                // An input that outlives the job is not replaced: this one may be sorted already, by the key of the job.
-                let put = match self.version_id {
-                    VersionId::INPUT if mutant(Mutant::SortedInputHeld) => {
-                        self.store.hold(node, &block)
-                    }
-                    version_id => self.store.put(version_id, node, &block),
-                };
-                result.check(put);
-            }
-        }
-        self.take_over(&mut result);
-        Ok(result)
+        renewal
     }
 
     /// Takes the copies that this rank holds of blocks that it executes from now on.

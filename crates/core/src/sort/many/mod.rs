@@ -475,12 +475,11 @@ impl Algorithm for SortMany<'_> {
         }
         let block = self.merged(block)?;
         let runs = self.for_each(at, &block, |array, at, part| {
-            let data = part.runs.into_iter().next().map(|run| run.data);
             // An array without records on this node has a run of its own, too.
             Ok(Run::new(
                 self.arrays.merged_origin(array),
                 block_start(at.decision, at.node)?,
-                data.unwrap_or_default(),
+                part.into_records(),
             ))
         })?;
         Ok(Block {

@@ -148,7 +148,7 @@ fn share(total: u64, data_nodes: &NodeSet, node: Node) -> Range<u64> {
 /// Returns the home nodes of all ranks but the absent ones.
 pub fn contributing_nodes(members: &Members, absent: &RankSet) -> NodeSet {
     let ranks = Rank::all(members.ranks()).filter(|rank| !absent.contains(*rank));
-    NodeSet::from_nodes(members.cube().len(), ranks.map(Rank::home))
+    NodeSet::of(members.cube().len(), ranks.map(Rank::home))
 }
 
 /// Returns the nodes that are in both sets.
@@ -221,10 +221,7 @@ impl TreeRoute {
         let cut_off = CutOff { sink, nodes };
         let cut_off =
             (!cut_off.nodes.is_empty()).then(|| cut_off_error(&cut_off, members, request));
-        let machine = LinkModel {
-            ports: Ports::All,
-            stage_start: StageStart::PerNode,
-        };
+        let machine = LinkModel::new(Ports::All, StageStart::PerNode);
         TreeRoute {
             chosen: ChosenTree {
                 sink_rank: members.executor(sink),
@@ -325,7 +322,7 @@ mod tests {
     #[test]
     fn names_the_ranks_that_are_cut_off_and_chooses_a_home_node_as_sink() {
         let members = members(6, &[1, 3]);
-        let all = NodeSet::from_nodes(8, (0..6).map(Node));
+        let all = NodeSet::of(8, (0..6).map(Node));
         let nothing =
             TreeRoute::new(&members, &TreeRequest::any(), &all).expect("all are connected");
         assert_eq!(nothing.chosen.tree.sink(), Node(0));
@@ -433,7 +430,7 @@ mod tests {
             let links: Vec<(u32, u32)> = links.into_iter().map(|(a, bit)| (a, a ^ 1 << bit)).collect();
             let remedy = if reroute { Remedy::Reroute } else { Remedy::Delegate };
             let request = TreeRequest { remedy, ..request(&links) };
-            let all = NodeSet::from_nodes(members.cube().len(), (0..ranks as u32).map(Node));
+            let all = NodeSet::of(members.cube().len(), (0..ranks as u32).map(Node));
             let route = TreeRoute::of_connected(&members, &request, &all);
             prop_assert!(members.survivors().any(|rank| rank.home() == route.chosen.tree.sink()));
             for transfer in route.schedule.steps().iter().flatten() {

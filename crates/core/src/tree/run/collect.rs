@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::choose::{ChosenTree, TreeRequest, TreeRoute};
-use super::traverse::{NodeData, Segment, traverse, upwards};
+use super::traverse::{NodeData, Segment, traverse};
 use crate::engine::{Engine, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Members, Rank, RankSet};
@@ -138,7 +138,7 @@ impl Collect<'_, '_> {
         self.put(node_data, window);
         self.engine.round = super::TREE_ROUND;
         self.engine.inject_crash(Point::Begin)?;
-        traverse(self.engine, route, &upwards(&route.schedule), node_data)?;
+        traverse(self.engine, route, route.schedule.steps(), node_data)?;
         let own = route.chosen.sink_rank == self.engine.members.me();
         Ok(if own && node_data.is_complete() {
             node_data.result(route.chosen.tree.sink())
@@ -150,7 +150,7 @@ impl Collect<'_, '_> {
     /// Returns the nodes of these blocks, which their owners execute.
     fn owners<'t>(&self, entries: impl Iterator<Item = &'t BlockEntry>) -> NodeSet {
         let nodes = entries.map(|entry| Node(entry.node));
-        NodeSet::from_nodes(self.engine.members.cube().len(), nodes)
+        NodeSet::of(self.engine.members.cube().len(), nodes)
     }
 
     fn put(&self, node_data: &mut NodeData<'_>, window: &Range<u64>) {

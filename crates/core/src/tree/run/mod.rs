@@ -24,9 +24,9 @@ pub mod traverse;
 
 use self::choose::{ChosenTree, TreeRequest, TreeRoute, contributing_nodes};
 use self::contributions::Contributions;
-use self::traverse::{Division, MergeOperator, NodeData, downwards, traverse, upwards};
+use self::traverse::{Division, MergeOperator, NodeData, downwards, traverse};
 use crate::block::Block;
-use crate::engine::{Delivery, Engine, Transfer, Verdict, agreed_error};
+use crate::engine::{Engine, Transfer, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -116,8 +116,8 @@ impl TreeOp<'_, '_> {
             all_reach |= !is_first && mutant(Mutant::LateCutOffIgnored);
             is_first = false;
             self.begin_traversal()?;
-            let steps = upwards(&route.schedule);
-            traverse(self.engine, &route, &steps, &mut node_data)?;
+            let steps = route.schedule.steps();
+            traverse(self.engine, &route, steps, &mut node_data)?;
             let own = route.chosen.sink_rank == self.engine.members.me();
             let result = if node_data.is_complete() && own {
                 node_data.result(route.chosen.tree.sink())
@@ -208,13 +208,8 @@ impl TreeOp<'_, '_> {
             return Ok(());
         };
         for delivery in deliveries {
-            match delivery {
-                Delivery::Got(block) => {
-                    let data = block.runs.into_iter().next().map(|run| run.data);
-                    *received = Some(data.unwrap_or_default());
-                }
-                Delivery::Nothing => node_data.miss(),
-                Delivery::NotMine => {}
+            if let Some(block) = node_data.received(delivery) {
+                *received = Some(block.into_records());
             }
         }
         Ok(())

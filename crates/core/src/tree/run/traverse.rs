@@ -84,42 +84,16 @@ fn segments_of(block: Block) -> impl Iterator<Item = Segment> {
     })
 }
 
-/// One hop, in the direction in which the data moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hop {
-    message: u32,
-    from: Node,
-    to: Node,
-    /// Whether the sender sends its own data; otherwise it forwards a message.
-    is_own: bool,
-    /// The part of its own data that it sends.
-    fraction: Fraction,
-    /// Whether the receiver keeps the data; otherwise it forwards the message.
-    delivered: bool,
-}
-
-/// Returns the hops of a schedule, towards the sink.
-pub fn upwards(schedule: &TreeSchedule) -> Vec<Vec<Hop>> {
-    let up = |transfer: &LinkMessage| Hop {
-        message: transfer.message,
-        from: transfer.from,
-        to: transfer.to,
-        is_own: transfer.fraction.is_some(),
-        fraction: transfer.fraction.unwrap_or(Fraction::ALL),
-        delivered: transfer.delivered,
-    };
-    let steps = schedule.steps().iter();
-    steps.map(|step| step.iter().map(up).collect()).collect()
-}
-
-/// Returns the hops from the sink: every hop in the opposite direction, the last one first. If each node
+/// Returns the steps of a schedule from the sink: every hop in the opposite direction, the last one first. If each node
 /// sends all its data to one node, then in this direction each node receives from one node.
-pub fn downwards(schedule: &TreeSchedule) -> Vec<Vec<Hop>> {
-    let mut steps = upwards(schedule);
+pub fn downwards(schedule: &TreeSchedule) -> Vec<Vec<LinkMessage>> {
+    let mut steps = schedule.steps().to_vec();
     steps.reverse();
     for hop in steps.iter_mut().flatten() {
         (hop.from, hop.to) = (hop.to, hop.from);
-        (hop.is_own, hop.delivered) = (hop.delivered, hop.is_own);
+        let sends_own = hop.delivered.then_some(Fraction::ALL);
+        hop.delivered = hop.fraction.is_some();
+        hop.fraction = sends_own;
     }
     steps
 }
@@ -238,15 +212,15 @@ impl<'m> NodeData<'m> {
         self.all_arrived = false;
     }
 
-    fn take(&mut self, hop: &Hop) -> Option<Block> {
+    fn take(&mut self, hop: &LinkMessage) -> Option<Block> {
         if !self.is_complete() {
             return None;
         }
-        if !hop.is_own {
+        let Some(fraction) = hop.fraction else {
             return self.forwarding.remove(&(hop.from, hop.message));
-        }
-        if hop.fraction.of > 1 {
-            return Some(block_of(self.take_part(hop)));
+        };
+        if fraction.of > 1 {
+            return Some(block_of(self.take_part(hop.from, fraction)));
         }
         let segments = if self.keeps {
             self.own.get(&hop.from).cloned()
@@ -257,20 +231,15 @@ impl<'m> NodeData<'m> {
     }
 
     /// Returns a part of a node's data. All parts are of the data that the node had when the first one left.
-    fn take_part(&mut self, hop: &Hop) -> Vec<Segment> {
-        let whole = || {
-            (
-                self.own.remove(&hop.from).unwrap_or_default(),
-                hop.fraction.of,
-            )
-        };
-        let (segments, left) = self.dividing.remove(&hop.from).unwrap_or_else(whole);
+    fn take_part(&mut self, node: Node, fraction: Fraction) -> Vec<Segment> {
+        let whole = || (self.own.remove(&node).unwrap_or_default(), fraction.of);
+        let (segments, left) = self.dividing.remove(&node).unwrap_or_else(whole);
         let unit = self.division.unit().unwrap_or(1);
         let parts = segments.iter().map(|segment| {
             let fraction = if mutant(Mutant::PartsNotDivided) {
                 Fraction::ALL
             } else {
-                hop.fraction
+                fraction
             };
             let range = fraction.range(segment.data.len() / unit);
             let first = match self.division {
@@ -286,7 +255,7 @@ impl<'m> NodeData<'m> {
         });
         let parts = parts.filter(|part| !part.data.is_empty()).collect();
         if left > 1 {
-            self.dividing.insert(hop.from, (segments, left - 1));
+            self.dividing.insert(node, (segments, left - 1));
         }
         parts
     }
@@ -300,7 +269,13 @@ impl<'m> NodeData<'m> {
         }
     }
 
-    fn receive(&mut self, hop: &Hop, block: Block) {
+    /// Returns a block that has arrived for this rank.
+    pub fn received(&mut self, delivery: Delivery<Block>) -> Option<Block> {
+        self.all_arrived &= !matches!(delivery, Delivery::Nothing);
+        delivery.got()
+    }
+
+    fn keep(&mut self, hop: &LinkMessage, block: Block) {
         if hop.delivered {
             segments_of(block).for_each(|segment| self.put(hop.to, segment))
         } else {
@@ -418,7 +393,7 @@ fn join_in_place(
 pub fn traverse(
     engine: &mut Engine<'_>,
     route: &TreeRoute,
-    steps: &[Vec<Hop>],
+    steps: &[Vec<LinkMessage>],
     node_data: &mut NodeData<'_>,
 ) -> Result<bool> {
     let me = engine.members.me();
@@ -445,10 +420,8 @@ pub fn traverse(
             return Ok(false);
         };
         for (hop, delivery) in mine.into_iter().zip(deliveries) {
-            match delivery {
-                Delivery::Got(block) => node_data.receive(hop, block),
-                Delivery::Nothing => node_data.all_arrived = false,
-                Delivery::NotMine => {}
+            if let Some(block) = node_data.received(delivery) {
+                node_data.keep(hop, block);
             }
         }
         engine.inject_crash(Point::Send)?;
@@ -492,22 +465,19 @@ mod tests {
         merge: &dyn MergeOperator,
         list_of: &dyn Fn(Node) -> Vec<i32>,
     ) -> (Vec<i32>, usize) {
-        let machine = LinkModel {
-            ports: Ports::One,
-            stage_start: StageStart::PerNode,
-        };
+        let machine = LinkModel::new(Ports::One, StageStart::PerNode);
         let schedule = TreeSchedule::new(plan, machine);
         let mut node_data = NodeData::new(merge, false).divided();
         for node in plan.contributors().iter() {
             node_data.contribute(node, slice(&list_of(node)));
         }
         let mut most = 0;
-        for step in upwards(&schedule) {
+        for step in schedule.steps() {
             let blocks: Vec<Option<Block>> = step.iter().map(|hop| node_data.take(hop)).collect();
             for (hop, block) in step.iter().zip(blocks) {
                 let block = block.expect("no error");
                 most = most.max(block.runs.len());
-                node_data.receive(hop, block);
+                node_data.keep(hop, block);
             }
         }
         assert!(most <= node_data.most_segments(1 << plan.tree().dimensions()));

@@ -1,13 +1,27 @@
-//! A set of small numbers, which is iterated in ascending order: the base of the sets of nodes and of ranks.
+//! Sets of ranks or of nodes, as bits, which are iterated in ascending order of their numbers.
+//!
+//! Must never: know what a number stands for.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::slice;
 
-/// A set of numbers below a fixed length.
+/// A member of a set, which has a number.
+pub trait SetMember: Copy {
+    /// Returns the member with this number.
+    fn of_number(number: usize) -> Self;
+
+    /// Returns its number.
+    fn number(self) -> usize;
+}
+
+/// A set of members with numbers below a fixed length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bits {
+pub struct Set<T> {
     words: Words,
     length: usize,
+    members: PhantomData<T>,
 }
 
 /// A bit for each number. Sets of numbers below 64 need no allocation.
@@ -42,55 +56,70 @@ impl Words {
     }
 }
 
-impl Bits {
+impl<T: SetMember> Set<T> {
+    /// Returns the empty set, for numbers below `length`.
+    pub fn new(length: usize) -> Set<T> {
+        Set {
+            words: Words::all(0, length),
+            length,
+            members: PhantomData,
+        }
+    }
+
+    /// Returns the set of all members with numbers below `length`.
+    pub fn all(length: usize) -> Set<T> {
+        let mut set = Set {
+            words: Words::all(u64::MAX, length),
+            length,
+            members: PhantomData,
+        };
+        let last = set.words.as_mut_slice().last_mut();
+        if let Some(last) = last.filter(|_| !length.is_multiple_of(64)) {
+            *last = (1 << (length % 64)) - 1;
+        }
+        set
+    }
+
+    /// Returns the set of these members, for numbers below `length`.
+    pub fn of(length: usize, members: impl IntoIterator<Item = T>) -> Set<T> {
+        let mut set = Set::new(length);
+        for member in members {
+            set.insert(member);
+        }
+        set
+    }
+
     /// Encodes the set with one bit for each number; all sets for the same numbers have the same size.
     pub fn to_bytes(&self) -> Vec<u8> {
         let words = self.words().iter();
         words.flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Decodes a set for `length` numbers that [`Bits::to_bytes`] made; other numbers are ignored.
-    pub fn from_bytes(length: usize, bytes: &[u8]) -> Bits {
-        let mut bits = Bits::new(length);
-        for index in 0..length {
+    /// Decodes a set for numbers below `length` that [`Set::to_bytes`] made; other numbers are ignored.
+    pub fn from_bytes(length: usize, bytes: &[u8]) -> Set<T> {
+        let is_set = |index: &usize| {
             let byte = bytes.get(index / 8).copied().unwrap_or(0);
-            if byte >> (index % 8) & 1 == 1 {
-                bits.insert(index);
-            }
-        }
-        bits
-    }
-
-    /// Returns the empty set, for numbers below `length`.
-    pub fn new(length: usize) -> Bits {
-        Bits {
-            words: Words::all(0, length),
-            length,
-        }
-    }
-
-    /// Returns the set of all numbers below `length`.
-    pub fn all(length: usize) -> Bits {
-        let mut bits = Bits {
-            words: Words::all(u64::MAX, length),
-            length,
+            byte >> (index % 8) & 1 == 1
         };
-        let last = bits.words.as_mut_slice().last_mut();
-        if let Some(last) = last.filter(|_| !length.is_multiple_of(64)) {
-            *last = (1 << (length % 64)) - 1;
-        }
-        bits
+        Set::of(length, (0..length).filter(is_set).map(T::of_number))
     }
 
-    /// Removes all numbers of another set, of any length.
-    pub fn remove_all(&mut self, other: &Bits) {
+    /// Adds all members of another set with the same length.
+    pub fn extend(&mut self, other: &Set<T>) {
+        for member in other.iter() {
+            self.insert(member);
+        }
+    }
+
+    /// Removes all members of another set, of any length.
+    pub fn remove_all(&mut self, other: &Set<T>) {
         for (word, removed) in self.words.as_mut_slice().iter_mut().zip(other.words()) {
             *word &= !removed;
         }
     }
 
-    /// Removes the numbers of another set, of any length, that are below `end`.
-    pub fn remove_below(&mut self, other: &Bits, end: usize) {
+    /// Removes the members with numbers below `end` that another set, of any length, has too.
+    pub fn remove_below<U: SetMember>(&mut self, other: &Set<U>, end: usize) {
         for (index, (word, removed)) in self
             .words
             .as_mut_slice()
@@ -108,7 +137,7 @@ impl Bits {
         }
     }
 
-    /// Removes the numbers that are not in a range.
+    /// Removes the members with numbers that are not in a range.
     pub fn retain_range(&mut self, range: Range<usize>) {
         let below = |end: usize, first: usize| match end.saturating_sub(first) {
             count @ 0..64 => (1 << count) - 1,
@@ -125,11 +154,12 @@ impl Bits {
         self.length
     }
 
-    /// Adds a number. Returns false if the set has it already.
+    /// Adds a member. Returns false if the set has it already.
     ///
     /// # Panics
-    /// If the number is not below the length.
-    pub fn insert(&mut self, index: usize) -> bool {
+    /// If its number is not below the length.
+    pub fn insert(&mut self, member: T) -> bool {
+        let index = member.number();
         assert!(index < self.length, "{index} is not below {}", self.length);
         let word = &mut self.words.as_mut_slice()[index / 64];
         let before = *word;
@@ -137,27 +167,35 @@ impl Bits {
         *word != before
     }
 
-    /// Removes a number. A number that is not below the length is ignored.
-    pub fn remove(&mut self, index: usize) {
+    /// Removes a member. A number that is not below the length is ignored.
+    pub fn remove(&mut self, member: T) {
+        let index = member.number();
         if index < self.length {
             self.words.as_mut_slice()[index / 64] &= !(1 << (index % 64));
         }
     }
 
-    /// Returns whether the set has this number. False for numbers that are not below the length.
+    /// Returns whether the set has this member. False for numbers that are not below the length.
     #[inline]
-    pub fn contains(&self, index: usize) -> bool {
+    pub fn contains(&self, member: T) -> bool {
+        let index = member.number();
         index < self.length && self.words()[index / 64] >> (index % 64) & 1 == 1
     }
 
-    /// Returns how many numbers the set has.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         let words = self.words().iter();
         words.map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Returns how many numbers of the set are below `index`: the place of `index` in ascending order.
-    pub fn count_below(&self, index: usize) -> usize {
+    /// Returns the place of a member in ascending order. None: the set does not have it.
+    pub fn place_of(&self, member: T) -> Option<usize> {
+        self.contains(member)
+            .then(|| self.count_below(member.number()))
+    }
+
+    /// Returns how many numbers of the set are below `index`.
+    fn count_below(&self, index: usize) -> usize {
         let (word, bit) = (index / 64, index % 64);
         let whole = self.words().iter().take(word);
         let whole: usize = whole.map(|word| word.count_ones() as usize).sum();
@@ -166,14 +204,15 @@ impl Bits {
         whole + part.count_ones() as usize
     }
 
-    /// Returns the number at a place in ascending order.
-    pub fn at(&self, place: usize) -> Option<usize> {
+    /// Returns the member at a place in ascending order.
+    pub fn at(&self, place: usize) -> Option<T> {
         let mut left = place;
         for (index, word) in self.words().iter().enumerate() {
             let ones = word.count_ones() as usize;
             if left < ones {
                 let rest = (0..left).fold(*word, |rest, _| rest & rest.wrapping_sub(1));
-                return Some(index * 64 + rest.trailing_zeros() as usize);
+                let number = index * 64 + rest.trailing_zeros() as usize;
+                return Some(T::of_number(number));
             }
             left -= ones;
         }
@@ -185,21 +224,29 @@ impl Bits {
         self.words().iter().all(|word| *word == 0)
     }
 
-    /// Returns the numbers in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+    /// Returns the members in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         self.words().iter().enumerate().flat_map(|(index, word)| {
             let mut rest = *word;
             std::iter::from_fn(move || {
                 let bit = rest.trailing_zeros();
                 rest &= rest.wrapping_sub(1);
-                (bit < 64).then(|| index * 64 + bit as usize)
+                (bit < 64).then(|| T::of_number(index * 64 + bit as usize))
             })
         })
     }
 
     /// Returns the set as words, each of which has a bit for each of 64 numbers.
-    pub fn words(&self) -> &[u64] {
+    fn words(&self) -> &[u64] {
         self.words.as_slice()
+    }
+}
+
+/// Lists the members, ascending, with commas between them.
+impl<T: SetMember + fmt::Display> fmt::Display for Set<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.iter().map(|member| member.to_string()).collect();
+        out.write_str(&names.join(", "))
     }
 }
 
@@ -208,12 +255,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn set(length: usize, numbers: &[usize]) -> Bits {
-        let mut bits = Bits::new(length);
-        for number in numbers {
-            bits.insert(number % length);
+    impl SetMember for usize {
+        fn of_number(number: usize) -> usize {
+            number
         }
-        bits
+
+        fn number(self) -> usize {
+            self
+        }
+    }
+
+    fn set(length: usize, numbers: &[usize]) -> Set<usize> {
+        Set::of(length, numbers.iter().map(|number| number % length))
     }
 
     proptest! {
@@ -225,7 +278,7 @@ mod tests {
             let bits = set(length, &numbers);
             let listed: Vec<usize> = bits.iter().collect();
             for index in 0..length + 70 {
-                prop_assert_eq!(bits.count_below(index), listed.iter().filter(|number| **number < index).count());
+                prop_assert_eq!(bits.place_of(index), listed.iter().position(|number| *number == index));
                 prop_assert_eq!(bits.at(index), listed.get(index).copied());
             }
         }
@@ -239,7 +292,7 @@ mod tests {
             end in 0_usize..220,
         ) {
             let (bits, other) = (set(length, &numbers), set(other_length, &others));
-            let listed = |bits: &Bits| bits.iter().collect::<Vec<usize>>();
+            let listed = |bits: &Set<usize>| bits.iter().collect::<Vec<usize>>();
             let contained = (0..length).filter(|number| bits.contains(*number));
             prop_assert!(contained.eq(bits.iter()));
             let mut rest = bits.clone();
@@ -254,7 +307,7 @@ mod tests {
             rest.retain_range(other_length..end);
             let expected = bits.iter().filter(|number| (other_length..end).contains(number));
             prop_assert_eq!(listed(&rest), expected.collect::<Vec<usize>>());
-            prop_assert!(Bits::all(length).iter().eq(0..length));
+            prop_assert!(Set::<usize>::all(length).iter().eq(0..length));
             prop_assert_eq!(bits.is_empty(), bits.iter().next().is_none());
         }
     }
