@@ -144,7 +144,7 @@ pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<
     if size < size_of::<usize>() || size > size_of::<T>() || !ends_well {
         return refuse(format!(
             "{name}.struct_size is {size}; this library knows up to {} bytes, in steps of {}: start from \
-                 the _INIT macro",
+             the _INIT macro",
             size_of::<T>(),
             align_of::<T>()
         ));
@@ -158,6 +158,18 @@ pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<
             size,
         );
         Ok(Some(full))
+    }
+}
+
+/// As [`read_sized`], for a struct of which zero selects all defaults: NULL does so too.
+///
+/// # Safety
+/// As for [`read_sized`].
+pub(super) unsafe fn read_or_default<T: Copy>(given: *const T, name: &str) -> Result<T> {
+    // SAFETY: this function's contract.
+    unsafe {
+        let given = read_sized(given, name)?;
+        Ok(given.unwrap_or_else(|| std::mem::zeroed()))
     }
 }
 
@@ -237,9 +249,7 @@ impl Settings {
     /// As for [`read_sized`]; the strings in `config` are NULL or NUL-terminated.
     pub unsafe fn read(config: *const ftsort_config) -> Result<Settings> {
         // SAFETY: the caller's contract; the struct holds numbers, pointers and optional functions.
-        let config = unsafe { read_sized(config, "config")? };
-        // SAFETY: as above; a missing configuration is read as all zeroes.
-        let config = config.unwrap_or_else(|| unsafe { std::mem::zeroed() });
+        let config = unsafe { read_or_default(config, "config")? };
         let sort = SortChoice {
             prefix: "config.",
             algorithm: config.algorithm,
@@ -259,7 +269,7 @@ impl Settings {
         if matches!(timeout, Timeout::Seconds(_)) && repair == Repair::Shrink {
             return refuse(format!(
                 "config.timeout_ms is {}, but the barriers of FTSORT_REPAIR_SHRINK have no timeout: \
-                     set config.timeout_ms to 0, or config.repair to FTSORT_REPAIR_AGREE",
+                 set config.timeout_ms to 0, or config.repair to FTSORT_REPAIR_AGREE",
                 config.timeout_ms
             ));
         }

@@ -76,8 +76,10 @@ impl<T: Transport> Group<T> {
         let me = self.members.me();
         let named = name.into_result().and_then(|name| match &self.config.store {
             StoreChoice::Directory(open) => Ok((NamedStates::new(open(), name, me)?, hash_of(name))),
-            _ => refuse("states with a name need a directory: set config.store to FTSORT_STORE_DIRECTORY, and \
-                 config.store_directory"),
+            _ => refuse(
+                "states with a name need a directory: set config.store to FTSORT_STORE_DIRECTORY, and \
+                 config.store_directory",
+            ),
         });
         self.call(|group| {
             group.forget_losses();
