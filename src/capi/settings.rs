@@ -225,6 +225,26 @@ fn parity_of(config: &ftsort_config) -> Result<ParityShape> {
     ParityShape::new(or(config.parity, 1), or(config.parity_group, 8))
 }
 
+/// Returns the store. `directory`: `config.store_directory`.
+fn store_of(
+    config: &ftsort_config,
+    directory: Option<PathBuf>,
+    files: FileOptions,
+) -> Result<StoreChoice> {
+    match (config.store, directory) {
+        (0, _) => Ok(StoreChoice::Memory(config.replicas.max(1) as usize)),
+        (1, Some(directory)) => Ok(directory_store(&directory, files)),
+        (1, None) => {
+            refuse("config.store_directory is NULL, but config.store is FTSORT_STORE_DIRECTORY")
+        }
+        (2, _) => Ok(StoreChoice::Memory(0)),
+        (3, _) if config.reload.is_some() => Ok(StoreChoice::Memory(0)),
+        (3, _) => refuse("config.reload is NULL, but config.store is FTSORT_STORE_RELOAD"),
+        (4, _) => Ok(StoreChoice::Parity(parity_of(config)?)),
+        (other, _) => Err(wrong("store", other, "an ftsort_store")),
+    }
+}
+
 /// Returns a string of the caller. None for NULL.
 ///
 /// # Safety
@@ -279,22 +299,7 @@ impl Settings {
             group_access: config.group_access != 0,
             sync: config.store_sync != 0,
         };
-        let store = match (config.store, directory) {
-            (0, _) => StoreChoice::Memory(config.replicas.max(1) as usize),
-            (1, Some(directory)) => directory_store(&directory, files),
-            (1, None) => {
-                return refuse(
-                    "config.store_directory is NULL, but config.store is FTSORT_STORE_DIRECTORY",
-                );
-            }
-            (2, _) => StoreChoice::Memory(0),
-            (3, _) if config.reload.is_some() => StoreChoice::Memory(0),
-            (4, _) => StoreChoice::Parity(parity_of(&config)?),
-            (3, _) => {
-                return refuse("config.reload is NULL, but config.store is FTSORT_STORE_RELOAD");
-            }
-            (other, _) => return Err(wrong("store", other, "an ftsort_store")),
-        };
+        let store = store_of(&config, directory, files)?;
         let listener = Listener { config };
         // SAFETY: the caller's contract.
         let faults = unsafe { text_of(config.faults) };
