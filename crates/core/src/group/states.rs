@@ -23,11 +23,7 @@ impl<T: Transport> Group<T> {
     pub fn put_state(&mut self, node: Node, state: &[u8]) -> Result<()> {
         self.call(|group| {
             group.check_executed(node)?;
-            let copy = match state {
-                [] => Buffer::default(),
-                state => Buffer::copy_of(state)?,
-            };
-            group.states.put(node, copy.into());
+            group.states.put(node, Buffer::copy_of(state)?.into());
             Ok(())
         })
     }

@@ -554,19 +554,14 @@ impl<T: Transport> Group<T> {
             self.on_all(Ok(()))?;
             return Ok(self.known_failures() == known);
         };
-        let Written {
-            transfer,
-            records,
-            end,
-        } = written;
-        let written = job.manifest.done..job.manifest.done + records;
-        let done = transfer.wait().and_then(|()| job.sync_output(written));
+        let records = job.manifest.done..job.manifest.done + written.records;
+        let done = (written.transfer.wait()).and_then(|()| job.sync_output(records.clone()));
         self.on_all(done)?;
         if self.known_failures() != known && !mutant(Mutant::BatchOfFailedRankCommitted) {
             return Ok(false);
         }
-        job.manifest.done += records;
-        job.manifest.cut = end;
+        job.manifest.done = records.end;
+        job.manifest.cut = written.end;
         job.stats.batches += 1;
         self.on_writer(|| job.write_manifest())?;
         Ok(true)
