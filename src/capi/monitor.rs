@@ -171,12 +171,14 @@ unsafe fn read_options(
 ) -> Result<(MonitorConfig, Option<TestProcedure>)> {
     // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
     let given = unsafe { read_or_default(options, "options")? };
-    let mut config = MonitorConfig::default();
-    config.mode = match given.mode {
-        0 => MonitorMode::Auto,
-        1 => MonitorMode::Background,
-        2 => MonitorMode::Foreground,
-        other => return Err(wrong("mode", other, "one of ftsort_monitor_mode")),
+    let mut config = MonitorConfig {
+        mode: match given.mode {
+            0 => MonitorMode::Auto,
+            1 => MonitorMode::Background,
+            2 => MonitorMode::Foreground,
+            other => return Err(wrong("mode", other, "one of ftsort_monitor_mode")),
+        },
+        ..MonitorConfig::default()
     };
     let options = &mut config.options;
     options.assignment = match given.assignment {
