@@ -1,6 +1,5 @@
 //! The host of a rank: its identity, and the share of its memory and processors that the rank may use.
 
-use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use twox_hash::XxHash3_64;
 
 use ftsort_core::group::HostBudget;
+use ftsort_core::group::config::hash_of;
 use ftsort_core::members::Rank;
 use ftsort_kernels::kernel::Threads;
 use ftsort_kernels::memory::MemoryBudget;
@@ -116,9 +116,7 @@ pub(crate) fn identity(host: &str, rank: Rank) -> (u64, u64) {
     let time = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |time| time.as_nanos());
-    let mut hasher = XxHash3_64::new();
-    (host, time, std::process::id(), rank).hash(&mut hasher);
-    (host, hasher.finish())
+    (host, hash_of((host, time, std::process::id(), rank)))
 }
 
 /// Bytes that all processes together could allocate now; no limit where the system does not report one.

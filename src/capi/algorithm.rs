@@ -1,12 +1,10 @@
 //! The algorithm of a caller on the virtual hypercube, as C describes it: its rounds and its callbacks.
 
 use std::ffi::{c_int, c_void};
-use std::hash::{Hash, Hasher};
-
-use twox_hash::XxHash3_64;
 
 use super::buffer::{Offer, ftsort_buffer};
 use super::settings::read_sized;
+use ftsort_core::group::config::hash_of;
 use ftsort_core::rounds::{self, Round, Rounds, Task};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{self, Buffer, Slice};
@@ -240,18 +238,15 @@ impl Caller {
 
     /// Returns a hash that must be the same on all ranks.
     pub(super) fn fingerprint(&self, dimension: u32) -> u64 {
-        let mut hasher = XxHash3_64::new();
-        self.plan(dimension).hash(&mut hasher);
         let given = &self.given;
-        (given.share_limit, given.begin_all != 0).hash(&mut hasher);
         let callbacks = [
             given.begin.is_some(),
             given.propose.is_some(),
             given.decide.is_some(),
             given.emit.is_some(),
         ];
-        callbacks.hash(&mut hasher);
-        hasher.finish()
+        let limits = (given.share_limit, given.begin_all != 0);
+        hash_of((self.plan(dimension), limits, callbacks))
     }
 }
 

@@ -218,6 +218,32 @@ unsafe fn paths_of(
     paths.collect()
 }
 
+/// `Status::Argument` for members that contradict each other.
+fn check_members(given: &ftsort_external, has_sources: bool, has_output: bool) -> Result<()> {
+    if given.read.is_some() == has_sources {
+        return refuse("files has both or neither of sources and read: set one of them");
+    }
+    if given.write.is_some() == has_output {
+        return refuse("files has both or neither of output and write: set one of them");
+    }
+    if given.read.is_some() && given.source_offset != 0 {
+        return refuse(format!(
+            "files.source_offset is {}, but files.read is set: add the offset to the position in the callback",
+            given.source_offset
+        ));
+    }
+    if given.write.is_some() && given.resume != 0 {
+        return refuse("files.resume is set, but a sort with files.write cannot be resumed");
+    }
+    if given.write.is_some() && given.output_parts != 0 {
+        return refuse(format!(
+            "files.output_parts is {}, but files.write is set: divide the positions in the callback",
+            given.output_parts
+        ));
+    }
+    Ok(())
+}
+
 /// Reads the arguments of a sort.
 ///
 /// # Safety
@@ -243,41 +269,15 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
             path_of(given.output),
         )
     };
-    if given.read.is_some() != sources.is_empty() {
-        return refuse("files has both or neither of sources and read: set one of them");
-    }
-    if given.write.is_some() != output.is_none() {
-        return refuse("files has both or neither of output and write: set one of them");
-    }
-    if given.read.is_some() && given.source_offset != 0 {
-        return refuse(format!(
-            "files.source_offset is {}, but files.read is set: add the offset to the position in the callback",
-            given.source_offset
-        ));
-    }
-    if given.write.is_some() && given.resume != 0 {
-        return refuse("files.resume is set, but a sort with files.write cannot be resumed");
-    }
-    if given.write.is_some() && given.output_parts != 0 {
-        return refuse(format!(
-            "files.output_parts is {}, but files.write is set: divide the positions in the callback",
-            given.output_parts
-        ));
-    }
+    check_members(&given, !sources.is_empty(), output.is_some())?;
     // A link is replaced, and not the file behind it. One that leads to a device or a directory is refused all the same.
     let is_no_file = |path: &PathBuf| path.metadata().is_ok_and(|found| !found.is_file());
-    let name = output
-        .as_ref()
-        .map_or(Some(OsStr::new("output")), |output| output.file_name());
-    let Some(name) = name.and_then(OsStr::to_str) else {
+    let path = output.as_deref().unwrap_or(Path::new("output"));
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else {
         return refuse("files.output has no file name that is UTF-8");
     };
-    let folder = output.as_ref().and_then(|output| output.parent());
-    let folder = match folder {
-        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
-        Some(folder) => folder,
-        None => Path::new("."),
-    };
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
     let no_file = match given.output_parts.min(OutputParts::MOST) {
         0 => output.clone().filter(is_no_file),
         parts => (0..parts)
@@ -312,14 +312,10 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
             user: given.user,
         })
     });
+    let open = || FileSource::open(&sources, given.source_offset);
     let files = match (given.read, write) {
-        (None, None) => {
-            directories.in_background(FileSource::open(&sources, given.source_offset)?, name)?
-        }
-        (None, write) => {
-            let source = Box::new(FileSource::open(&sources, given.source_offset)?);
-            ExternalFiles::at_once(directories.places(source, write))
-        }
+        (None, None) => directories.in_background(open()?, name)?,
+        (None, write) => ExternalFiles::at_once(directories.places(Box::new(open()?), write)),
         (Some(read), write) => {
             let source = Box::new(ReadCallback {
                 read,

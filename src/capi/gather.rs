@@ -7,7 +7,7 @@ use super::result::ftsort_result;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options};
 use ftsort_core::group::TreeOptions;
-use ftsort_kernels::error::{Error, Result, Status, refuse};
+use ftsort_kernels::error::{Error, Status, refuse};
 
 /// Receives the next `count` records of a sorted result. Called on the rank that receives them, by the thread
 /// that called ftsort. `records` is aligned as in a block, and valid during the callback. Returns 0, or any
@@ -75,19 +75,14 @@ pub unsafe extern "C" fn ftsort_gather_sorted(
             consume.map_or(Ok(()), |consume| {
                 let count = records.len() / record_bytes;
                 // SAFETY: the user's function with the user's pointer; the records live during the call.
-                let refused = unsafe { consume(user, records.as_ptr().cast(), count) };
-                accepted(refused)
+                match unsafe { consume(user, records.as_ptr().cast(), count) } {
+                    0 => Ok(()),
+                    code => {
+                        let text = format!("the consume callback returned {code}");
+                        Err(Error::new(Status::Callback, text))
+                    }
+                }
             })
         })
     })
-}
-
-fn accepted(code: c_int) -> Result<()> {
-    match code {
-        0 => Ok(()),
-        code => Err(Error::new(
-            Status::Callback,
-            format!("the consume callback returned {code}"),
-        )),
-    }
 }

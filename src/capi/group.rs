@@ -151,35 +151,28 @@ pub(super) unsafe fn make_group(
         // SAFETY: this function's contract.
         Err(error) => (unsafe { Settings::stopgap(config)? }, Some(error)),
     };
-    let Settings {
-        group,
-        accept_no_ulfm,
-        keep_comm,
-        sort,
-        reload,
-        listener,
-        trace,
-        files,
-    } = settings;
     let shared = SharedTrace::default();
     let config = Config {
-        group,
-        accept_no_ulfm,
-        keep_comm,
-        observer: Box::new(Reporter::new(listener, Rc::clone(&shared))),
-        reload: reload.map(|reload| Box::new(reload) as Box<dyn Reload>),
+        group: settings.group,
+        accept_no_ulfm: settings.accept_no_ulfm,
+        keep_comm: settings.keep_comm,
+        observer: Box::new(Reporter::new(settings.listener, Rc::clone(&shared))),
+        reload: settings
+            .reload
+            .map(|reload| Box::new(reload) as Box<dyn Reload>),
     };
     let mut opened = None;
     // SAFETY: this function's contract.
     let group = unsafe {
         Group::create(comm, config, refusal, |transport, observer| {
-            if let Some(prefix) = trace {
+            if let Some(prefix) = settings.trace {
                 let clock = || transport.now();
-                let place = Place::of(&prefix, files).ok_or_else(|| {
+                let place = Place::of(&prefix, settings.files).ok_or_else(|| {
                     Error::argument(format!(
                         "config.trace (or FTSORT_TRACE) is {prefix:?}, but the part behind the last slash must be UTF-8"
                     ))
                 })?;
+                let listener = settings.listener;
                 opened = Some(Trace::open(place, transport.me(), listener, clock)?);
             }
             Ok(observer)
@@ -188,7 +181,7 @@ pub(super) unsafe fn make_group(
     *shared.borrow_mut() = opened.map(|trace| trace.of_group(group.id()));
     Ok(ftsort {
         group,
-        sort,
+        sort: settings.sort,
         trace: shared,
         monitor: None,
         last_error: CString::default(),

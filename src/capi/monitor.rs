@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::guard::without_group;
 use super::handle::{Handle, on_group, set};
-use super::settings::{read_sized, write_sized};
+use super::settings::{read_or_default, write_sized};
 use super::status::ftsort_status;
 use super::tree::{rank_of, wrong};
 use ftsort_core::group::{MonitorConfig, MonitorMode, MonitorState, TestProcedure};
@@ -170,16 +170,15 @@ unsafe fn read_options(
     options: *const ftsort_monitor_options,
 ) -> Result<(MonitorConfig, Option<TestProcedure>)> {
     // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
-    let given = unsafe { read_sized(options, "options")? };
-    let mut config = MonitorConfig::default();
-    let Some(given) = given else {
-        return Ok((config, None));
-    };
-    config.mode = match given.mode {
-        0 => MonitorMode::Auto,
-        1 => MonitorMode::Background,
-        2 => MonitorMode::Foreground,
-        other => return Err(wrong("mode", other, "one of ftsort_monitor_mode")),
+    let given = unsafe { read_or_default(options, "options")? };
+    let mut config = MonitorConfig {
+        mode: match given.mode {
+            0 => MonitorMode::Auto,
+            1 => MonitorMode::Background,
+            2 => MonitorMode::Foreground,
+            other => return Err(wrong("mode", other, "one of ftsort_monitor_mode")),
+        },
+        ..MonitorConfig::default()
     };
     let options = &mut config.options;
     options.assignment = match given.assignment {

@@ -144,7 +144,7 @@ pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<
     if size < size_of::<usize>() || size > size_of::<T>() || !ends_well {
         return refuse(format!(
             "{name}.struct_size is {size}; this library knows up to {} bytes, in steps of {}: start from \
-                 the _INIT macro",
+             the _INIT macro",
             size_of::<T>(),
             align_of::<T>()
         ));
@@ -158,6 +158,18 @@ pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<
             size,
         );
         Ok(Some(full))
+    }
+}
+
+/// As [`read_sized`], for a struct of which zero selects all defaults: NULL does so too.
+///
+/// # Safety
+/// As for [`read_sized`].
+pub(super) unsafe fn read_or_default<T: Copy>(given: *const T, name: &str) -> Result<T> {
+    // SAFETY: this function's contract.
+    unsafe {
+        let given = read_sized(given, name)?;
+        Ok(given.unwrap_or_else(|| std::mem::zeroed()))
     }
 }
 
@@ -213,6 +225,26 @@ fn parity_of(config: &ftsort_config) -> Result<ParityShape> {
     ParityShape::new(or(config.parity, 1), or(config.parity_group, 8))
 }
 
+/// Returns the store. `directory`: `config.store_directory`.
+fn store_of(
+    config: &ftsort_config,
+    directory: Option<PathBuf>,
+    files: FileOptions,
+) -> Result<StoreChoice> {
+    match (config.store, directory) {
+        (0, _) => Ok(StoreChoice::Memory(config.replicas.max(1) as usize)),
+        (1, Some(directory)) => Ok(directory_store(&directory, files)),
+        (1, None) => {
+            refuse("config.store_directory is NULL, but config.store is FTSORT_STORE_DIRECTORY")
+        }
+        (2, _) => Ok(StoreChoice::Memory(0)),
+        (3, _) if config.reload.is_some() => Ok(StoreChoice::Memory(0)),
+        (3, _) => refuse("config.reload is NULL, but config.store is FTSORT_STORE_RELOAD"),
+        (4, _) => Ok(StoreChoice::Parity(parity_of(config)?)),
+        (other, _) => Err(wrong("store", other, "an ftsort_store")),
+    }
+}
+
 /// Returns a string of the caller. None for NULL.
 ///
 /// # Safety
@@ -237,9 +269,7 @@ impl Settings {
     /// As for [`read_sized`]; the strings in `config` are NULL or NUL-terminated.
     pub unsafe fn read(config: *const ftsort_config) -> Result<Settings> {
         // SAFETY: the caller's contract; the struct holds numbers, pointers and optional functions.
-        let config = unsafe { read_sized(config, "config")? };
-        // SAFETY: as above; a missing configuration is read as all zeroes.
-        let config = config.unwrap_or_else(|| unsafe { std::mem::zeroed() });
+        let config = unsafe { read_or_default(config, "config")? };
         let sort = SortChoice {
             prefix: "config.",
             algorithm: config.algorithm,
@@ -259,7 +289,7 @@ impl Settings {
         if matches!(timeout, Timeout::Seconds(_)) && repair == Repair::Shrink {
             return refuse(format!(
                 "config.timeout_ms is {}, but the barriers of FTSORT_REPAIR_SHRINK have no timeout: \
-                     set config.timeout_ms to 0, or config.repair to FTSORT_REPAIR_AGREE",
+                 set config.timeout_ms to 0, or config.repair to FTSORT_REPAIR_AGREE",
                 config.timeout_ms
             ));
         }
@@ -269,22 +299,7 @@ impl Settings {
             group_access: config.group_access != 0,
             sync: config.store_sync != 0,
         };
-        let store = match (config.store, directory) {
-            (0, _) => StoreChoice::Memory(config.replicas.max(1) as usize),
-            (1, Some(directory)) => directory_store(&directory, files),
-            (1, None) => {
-                return refuse(
-                    "config.store_directory is NULL, but config.store is FTSORT_STORE_DIRECTORY",
-                );
-            }
-            (2, _) => StoreChoice::Memory(0),
-            (3, _) if config.reload.is_some() => StoreChoice::Memory(0),
-            (4, _) => StoreChoice::Parity(parity_of(&config)?),
-            (3, _) => {
-                return refuse("config.reload is NULL, but config.store is FTSORT_STORE_RELOAD");
-            }
-            (other, _) => return Err(wrong("store", other, "an ftsort_store")),
-        };
+        let store = store_of(&config, directory, files)?;
         let listener = Listener { config };
         // SAFETY: the caller's contract.
         let faults = unsafe { text_of(config.faults) };

@@ -6,7 +6,7 @@ use super::algorithm::ftsort_rounds;
 use super::guard::without_group;
 use super::handle::{clear, place_of};
 use super::result::{ftsort_result, hand_over};
-use super::settings::read_sized;
+use super::settings::read_or_default;
 use super::status::ftsort_status;
 use ftsort_kernels::error::{Error, Result};
 
@@ -71,10 +71,7 @@ pub unsafe extern "C" fn ftsort_rounds_simulate(
         // SAFETY: this function's contract.
         let place = unsafe { place_of("result", result)? };
         // SAFETY: this function's contract; the struct holds numbers and a pointer.
-        let given = unsafe {
-            let given = read_sized(simulation, "simulation")?;
-            given.unwrap_or_else(|| std::mem::zeroed())
-        };
+        let given = unsafe { read_or_default(simulation, "simulation")? };
         // SAFETY: this function's contract.
         *place = hand_over(unsafe { simulated::run(rounds, &given, states, bytes)? });
         Ok(())

@@ -1,13 +1,11 @@
 //! Options of tree collectives, as C describes them: the sink, the faulty links, and the merge operation.
 
 use std::ffi::{c_int, c_void};
-use std::hash::{Hash, Hasher};
-
-use twox_hash::XxHash3_64;
 
 use super::buffer::ftsort_buffer;
 use super::record::{ftsort_record, read_layout};
-use super::settings::read_sized;
+use super::settings::read_or_default;
+use ftsort_core::group::config::hash_of;
 use ftsort_core::group::protected::Order;
 use ftsort_core::group::{MergeOperation, TreeOptions};
 use ftsort_core::members::Rank;
@@ -115,12 +113,7 @@ pub struct ftsort_tree_options {
 /// The checked options.
 pub(super) struct Options {
     pub tree: TreeOptions,
-    operation: i32,
-    key: i32,
-    ordered: bool,
-    record: *const ftsort_record,
-    merge: ftsort_tree_merge_fn,
-    user: *mut c_void,
+    given: ftsort_tree_options,
 }
 
 impl Options {
@@ -131,21 +124,17 @@ impl Options {
         ranks: usize,
     ) -> Result<Options> {
         // SAFETY: the caller's contract; the struct holds numbers, pointers and an optional function.
-        let given = unsafe { read_sized(options, "options")? };
-        let mut read = Options {
-            tree: TreeOptions::default(),
-            operation: 0,
-            key: 0,
-            ordered: false,
-            record: std::ptr::null(),
-            merge: None,
-            user: std::ptr::null_mut(),
+        let given = unsafe { read_or_default(options, "options")? };
+        let mut tree = TreeOptions {
+            detect_ms: given.detect_ms,
+            caller_fingerprint: hash_of((given.operation, given.key, given.ordered != 0)),
+            ..TreeOptions::default()
         };
-        let Some(given) = given else { return Ok(read) };
+        let request = &mut tree.request;
         if given.has_sink != 0 {
-            read.tree.request.sink = Some(rank_of("options.sink", given.sink, ranks)?);
+            request.sink = Some(rank_of("options.sink", given.sink, ranks)?);
         }
-        read.tree.request.remedy = match given.reroute {
+        request.remedy = match given.reroute {
             0 => Remedy::Delegate,
             1 => Remedy::Reroute,
             2 => Remedy::Partition,
@@ -167,24 +156,9 @@ impl Options {
                     "options.links has a link from rank {one} to itself: name two ranks"
                 ));
             }
-            read.tree.request.links.push((one, other));
+            request.links.push((one, other));
         }
-        read.tree.detect_ms = given.detect_ms;
-        read.operation = given.operation;
-        read.key = given.key;
-        read.ordered = given.ordered != 0;
-        read.record = given.record;
-        read.merge = given.merge;
-        read.user = given.user;
-        read.tree.caller_fingerprint = read.fingerprint();
-        Ok(read)
-    }
-
-    /// Returns a hash of the options that are not part of the operation.
-    fn fingerprint(&self) -> u64 {
-        let mut hasher = XxHash3_64::new();
-        (self.operation, self.key, self.ordered).hash(&mut hasher);
-        hasher.finish()
+        Ok(Options { tree, given })
     }
 
     /// Returns the operation that merges two contributions.
@@ -192,22 +166,23 @@ impl Options {
     /// # Safety
     /// The record is NULL or valid, and the callback keeps its contract.
     pub(super) unsafe fn operation(&self) -> Result<MergeOperation<'static>> {
-        let ordered = self.ordered;
+        let given = &self.given;
+        let ordered = given.ordered != 0;
         let numbers = |operation| {
-            let kind = KeyKind::from_code(self.key);
+            let kind = KeyKind::from_code(given.key);
             let kind = kind.filter(|kind| kind.natural_bytes().is_some());
-            let kind = kind.ok_or_else(|| wrong("key", self.key, "a kind of number"))?;
+            let kind = kind.ok_or_else(|| wrong("key", given.key, "a kind of number"))?;
             Ok(MergeOperation::Numbers(Elementwise {
                 kind,
                 operation,
                 ordered,
             }))
         };
-        match self.operation {
+        match given.operation {
             0 => Ok(MergeOperation::Concatenate),
             1 => {
                 // SAFETY: this function's contract.
-                let Order { layout, stable } = unsafe { read_layout(self.record)? };
+                let Order { layout, stable } = unsafe { read_layout(given.record)? };
                 let ordered = ordered || stable;
                 Ok(MergeOperation::Sorted { layout, ordered })
             }
@@ -216,10 +191,10 @@ impl Options {
             4 => numbers(Operation::Greatest),
             5 => numbers(Operation::And),
             6 => numbers(Operation::Or),
-            7 => match self.merge {
+            7 => match given.merge {
                 Some(function) => Ok(MergeOperation::Call(Box::new(Caller {
                     function,
-                    user: self.user,
+                    user: given.user,
                     ordered,
                 }))),
                 None => refuse(

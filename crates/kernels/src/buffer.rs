@@ -170,11 +170,14 @@ impl Buffer {
         self.update_charge();
     }
 
-    /// Allocates a copy of `bytes`.
+    /// Allocates a copy of `bytes`. An empty copy takes no memory.
     ///
     /// # Errors
     /// As for [`Buffer::zeroed`].
     pub fn copy_of(bytes: &[u8]) -> Result<Buffer> {
+        if bytes.is_empty() {
+            return Ok(Buffer::default());
+        }
         let mut buffer = Buffer::unset(bytes.len())?;
         buffer.copy_from_slice(bytes);
         Ok(buffer)

@@ -14,7 +14,7 @@ mod tests;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt::{Arguments, Write as _};
+use std::fmt::Arguments;
 use std::io::Write;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -203,50 +203,27 @@ impl Trace {
     }
 
     fn event(&mut self, occasion: Occasion) {
-        let mut about = String::new();
-        let place = &mut about;
-        // Writing into a string does not fail.
-        let name = match occasion.event {
-            Event::Round => "round committed",
-            Event::Failure(rank) => {
-                let _ = write!(place, ",\"rank\":{rank}");
-                "failure"
-            }
-            Event::Executor(node, by) => {
-                let _ = write!(place, ",\"node\":{},\"by\":{by}", node.0);
-                "executor"
-            }
+        let number = |rank: Option<Rank>| rank.map_or(-1, |rank| i64::from(rank.0));
+        let of_rank = |rank: Rank| format!(",\"rank\":{rank}");
+        let (name, about) = match occasion.event {
+            Event::Round => ("round committed", String::new()),
+            Event::Failure(rank) => ("failure", of_rank(rank)),
+            Event::Executor(node, by) => ("executor", format!(",\"node\":{},\"by\":{by}", node.0)),
             Event::Restored(node, from) => {
-                let from = from.map_or(-1, |rank| i64::from(rank.0));
-                let _ = write!(place, ",\"node\":{},\"from\":{from}", node.0);
-                "restored"
+                let from = number(from);
+                ("restored", format!(",\"node\":{},\"from\":{from}", node.0))
             }
-            Event::Replay => "replay",
-            Event::Renewed => "renewed",
-            Event::Excluded(rank) => {
-                let _ = write!(place, ",\"rank\":{rank}");
-                "excluded"
-            }
-            Event::Rejoined(rank) => {
-                let _ = write!(place, ",\"rank\":{rank}");
-                "rejoined"
-            }
+            Event::Replay => ("replay", String::new()),
+            Event::Renewed => ("renewed", String::new()),
+            Event::Excluded(rank) => ("excluded", of_rank(rank)),
+            Event::Rejoined(rank) => ("rejoined", of_rank(rank)),
             Event::Corrupt(accused, by, finding) => {
-                let accused = accused.map_or(-1, |rank| i64::from(rank.0));
-                let text = finding.text();
-                let _ = write!(
-                    place,
-                    ",\"accused\":{accused},\"by\":{by},\"finding\":\"{text}\""
-                );
-                "corrupt"
+                let (accused, text) = (number(accused), finding.text());
+                let about = format!(",\"accused\":{accused},\"by\":{by},\"finding\":\"{text}\"");
+                ("corrupt", about)
             }
         };
-        let Occasion {
-            round,
-            rounds,
-            epoch,
-            ..
-        } = occasion;
+        let (round, rounds, epoch) = (occasion.round, occasion.rounds, occasion.epoch);
         self.long_line(
             'i',
             name,

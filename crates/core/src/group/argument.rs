@@ -2,8 +2,8 @@
 
 use ftsort_kernels::error::Result;
 
-/// An argument of type `T`, or the error that the caller has found in any argument of the call. With an error the call fails
-/// on all ranks: with this error here, and with `Status::PeerArgument` or the status of the error on the others.
+/// An argument of type `T`, or the error that the caller has found in any argument of the call. With an error the call
+/// fails on all ranks: with this error here, and with `Status::PeerArgument` or the status of the error on the others.
 pub trait Argument<T> {
     /// Returns the argument or the error.
     fn into_result(self) -> Result<T>;

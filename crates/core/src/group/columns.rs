@@ -354,17 +354,14 @@ impl<T: Transport> Group<T> {
     ) -> Result<(Sorted, BTreeMap<Node, Block>)> {
         let me = self.members.me();
         let zipped = zip.zip(me, keys, values).map(Slice::from);
-        let prepared = match &zipped {
-            Ok(records) => layout.and_then(|layout| {
-                let origin = InputOrigin::Zipped(Arc::clone(zip));
-                let prepared = Prepared::of_made(layout, records, origin, &self.threads)?;
-                Ok(Prepared {
-                    continues: true,
-                    ..prepared
-                })
-            }),
-            Err(error) => Err(error.clone()),
-        };
+        let prepared = zipped.as_ref().map_err(Error::clone).and_then(|records| {
+            let origin = InputOrigin::Zipped(Arc::clone(zip));
+            let prepared = Prepared::of_made(layout?, records, origin, &self.threads)?;
+            Ok(Prepared {
+                continues: true,
+                ..prepared
+            })
+        });
         let sorted = self.sort_prepared(absent, prepared, None, None)?;
         let block = |(node, offset, records): &(Node, u64, Slice)| {
             let run = Run {
@@ -372,14 +369,7 @@ impl<T: Transport> Group<T> {
                 start: *offset,
                 data: records.clone(),
             };
-            (
-                *node,
-                Block {
-                    runs: vec![run],
-                    sorted: true,
-                    digest: None,
-                },
-            )
+            (*node, Block::of_sorted(vec![run]))
         };
         let blocks = sorted.blocks.iter().map(block).collect();
         Ok((sorted, blocks))

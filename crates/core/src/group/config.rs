@@ -160,7 +160,7 @@ impl GroupConfig {
 }
 
 /// A hash that is the same on all ranks for equal values.
-pub(super) fn hash_of(value: impl Hash) -> u64 {
+pub fn hash_of(value: impl Hash) -> u64 {
     let mut hasher = XxHash3_64::new();
     value.hash(&mut hasher);
     hasher.finish()

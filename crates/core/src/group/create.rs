@@ -143,11 +143,9 @@ fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<
     let files = open();
     let place = files.place();
     let me = engine.members().me();
-    let (mut store, error) = match Directory::open(files, id, me) {
-        Ok(store) => (Some(store), None),
-        Err(error) => (None, Some(error)),
-    };
-    let agreed = engine.all_or_none(error.map_or(Ok(()), Err));
+    let opened = Directory::open(files, id, me);
+    let agreed = engine.all_or_none(opened.as_ref().map(|_| ()).map_err(Error::clone));
+    let mut store = opened.ok();
     let agreed = agreed.and_then(|()| {
         loop {
             let failed = engine.members().faulty().len();

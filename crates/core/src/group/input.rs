@@ -96,23 +96,13 @@ impl<T: Transport> Group<T> {
         if !self.transport.keeps_borrowed() {
             return sort(self, Ok(input));
         }
-        let SortInput {
-            layout,
-            stable,
-            records,
-        } = input;
         let copy = {
             let memory = self.services.budget.memory().cloned();
             let _entered = memory.as_ref().map(MemoryBudget::enter);
-            Buffer::copy_of(records)
+            Buffer::copy_of(input.records)
         };
         on_copy(copy, |records| {
-            let input = records.map(|records| SortInput {
-                layout,
-                stable,
-                records,
-            });
-            sort(self, input)
+            sort(self, records.map(|records| SortInput { records, ..input }))
         })
     }
 }
@@ -172,16 +162,11 @@ impl<'a> Prepared<'a> {
     /// Checks an input.
     pub fn new(input: SortInput<'a>, threads: &ThreadPool) -> Result<Prepared<'a>> {
         input.check("records")?;
-        let SortInput {
-            layout,
-            stable,
-            records,
-        } = input;
         Ok(Prepared {
-            kernel: kernel_for(&layout, threads.clone()),
-            layout,
-            stable,
-            given: records,
+            kernel: kernel_for(&input.layout, threads.clone()),
+            layout: input.layout,
+            stable: input.stable,
+            given: input.records,
             owned: None,
             origin: InputOrigin::Caller,
             unprotected: false,

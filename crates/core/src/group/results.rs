@@ -224,27 +224,19 @@ impl<T: Transport> Group<T> {
         algorithm: &dyn Algorithm,
         record_bytes: usize,
     ) -> Result<()> {
-        let Safety {
-            absent,
-            retained,
-            membership,
-            key,
-            origin,
-            ..
-        } = safety;
         let step = StepSetup {
             record_bytes,
-            key: key.as_ref(),
+            key: safety.key.as_ref(),
             ..StepSetup::default()
         };
         self.keeping_stats(|group| {
             let restored = group.engage(step, |engine, beside| {
-                let Some(retained) = retained else {
+                let Some(retained) = &mut safety.retained else {
                     let reason = "and the result has no redundancy: use a store that has, and do not set release_after_run";
                     // Idle spares and excluded ranks have no blocks.
-                    let mut without = absent.clone();
+                    let mut without = safety.absent.clone();
                     for rank in Rank::all(engine.members().ranks()) {
-                        if !membership.is_executing(rank) || mutant(Mutant::FailedRanksHadNoBlocks) {
+                        if !safety.membership.is_executing(rank) || mutant(Mutant::FailedRanksHadNoBlocks) {
                             without.insert(rank);
                         }
                     }
@@ -257,13 +249,13 @@ impl<T: Transport> Group<T> {
                     let mut source = Inputs {
                         copies: None,
                         reload: beside.reload,
-                        origin: origin.clone(),
+                        origin: safety.origin.clone(),
                     };
                     retained.recover(engine, algorithm, &mut source, beside.lost)?;
                     engine.tell(Event::Renewed);
                 }
-                *membership = engine.members().membership().clone();
-                *absent = engine.members().faulty().clone();
+                safety.membership = engine.members().membership().clone();
+                safety.absent = engine.members().faulty().clone();
                 Ok(())
             });
             group.members.readmit_all();

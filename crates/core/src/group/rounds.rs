@@ -34,7 +34,7 @@ pub struct RoundsInput<'a> {
 
 impl RoundsInput<'_> {
     fn copied(&self) -> Result<Buffer> {
-        if self.state.is_empty() || self.rounds.inits_all() {
+        if self.rounds.inits_all() {
             return Ok(Buffer::default());
         }
         Buffer::copy_of(self.state)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::columns::Columns;
 use super::config::{agree_on_equal, hash_of};
 use super::gathered::Attempt;
-use super::input::{InputCopies, InputOrigin, Key, Prepared, SortInput};
+use super::input::{InputCopies, Key, Prepared, SortInput};
 use super::job::JobSetup;
 use super::many::ArrayOfMany;
 use super::results::Safety;
@@ -283,14 +283,8 @@ impl<T: Transport> Group<T> {
                 Attempt::Finished(finished) => {
                     self.last_run = Some(LastRun::Sort(Method::SampleSort(1)));
                     let seed = self.draw_seed();
-                    let prepared = prepared?;
-                    let facts = (
-                        prepared.layout,
-                        Method::SampleSort(1),
-                        prepared.origin,
-                        None,
-                    );
-                    return self.sorted(finished, facts, (seed, None));
+                    let sort = (Method::SampleSort(1), None);
+                    return self.sorted(finished, &prepared?, sort, (seed, None));
                 }
                 Attempt::TakesRounds(gathered) => gathered,
             };
@@ -341,33 +335,32 @@ impl<T: Transport> Group<T> {
             key: checks.as_ref().map(|checks| checks.key),
             checks: checks.as_ref(),
             record_bytes,
-            starts_empty: false,
             held,
             retains: prepared.retains(&self.config),
             gathered,
             origin: prepared.origin.clone(),
             unprotected: prepared.unprotected,
-            placement: None,
+            ..JobSetup::default()
         };
         let finished = self.run_job(absent, setup, &algorithm)?;
-        let layout = prepared.layout.clone();
-        let facts = (layout, method, prepared.origin, filter);
-        self.sorted(finished, facts, (seed, key))
+        self.sorted(finished, &prepared, (method, filter), (seed, key))
     }
 
     /// The result of a job. `id`: drawn for this result. `key`: of the digests by which its blocks are checked.
     fn sorted(
         &self,
         finished: Finished,
-        (layout, method, origin, filter): (Layout, Method, InputOrigin, Option<Filter>),
+        input: &Prepared<'_>,
+        (method, filter): (Method, Option<Filter>),
         (id, key): (u64, Option<DigestKey>),
     ) -> Result<Sorted> {
         let total = total_records(&finished.decision());
         let placed = (finished.retained, finished.membership);
-        let safety = Safety::new((self.id, id), &self.members, placed, key).with_origin(origin);
+        let safety = Safety::new((self.id, id), &self.members, placed, key)
+            .with_origin(input.origin.clone());
         let mut sorted = Sorted {
             filter,
-            ..self.without_blocks(layout, total, method, safety)
+            ..self.without_blocks(input.layout.clone(), total, method, safety)
         };
         sorted.list(&finished.blocks, whole_block)?;
         Ok(sorted)

@@ -23,11 +23,7 @@ impl<T: Transport> Group<T> {
     pub fn put_state(&mut self, node: Node, state: &[u8]) -> Result<()> {
         self.call(|group| {
             group.check_executed(node)?;
-            let copy = match state {
-                [] => Buffer::default(),
-                state => Buffer::copy_of(state)?,
-            };
-            group.states.put(node, copy.into());
+            group.states.put(node, Buffer::copy_of(state)?.into());
             Ok(())
         })
     }
@@ -76,8 +72,10 @@ impl<T: Transport> Group<T> {
         let me = self.members.me();
         let named = name.into_result().and_then(|name| match &self.config.store {
             StoreChoice::Directory(open) => Ok((NamedStates::new(open(), name, me)?, hash_of(name))),
-            _ => refuse("states with a name need a directory: set config.store to FTSORT_STORE_DIRECTORY, and \
-                 config.store_directory"),
+            _ => refuse(
+                "states with a name need a directory: set config.store to FTSORT_STORE_DIRECTORY, and \
+                 config.store_directory",
+            ),
         });
         self.call(|group| {
             group.forget_losses();

@@ -182,7 +182,7 @@ pub(super) fn reported_without_failure(
 }
 
 /// `Status::DataLost` if any survivor misses data, with `mine` as the owners of those that this rank misses: then `lost` has
-/// all owners, and `text` makes its text. `error`: this rank's reason to make the call fail. Collective.
+/// all owners, and `text` makes the error text of them. `error`: this rank's reason to make the call fail. Collective.
 pub(super) fn none_missing(
     engine: &mut Engine<'_>,
     mine: &RankSet,

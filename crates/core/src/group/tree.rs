@@ -140,7 +140,7 @@ impl<'a> Prepared<'a> {
         match (&self.operation, self.sorted()) {
             (_, Some(sorted)) => {
                 // The kernel needs the alignment of the copy.
-                let taken = copied(contribution)?;
+                let taken = Slice::from(Buffer::copy_of(contribution)?);
                 sorted.check(&taken)?;
                 return Ok(taken);
             }
@@ -153,7 +153,7 @@ impl<'a> Prepared<'a> {
             }
             _ => {}
         }
-        copied(contribution)
+        Ok(Buffer::copy_of(contribution)?.into())
     }
 }
 
@@ -197,13 +197,6 @@ pub struct TreeMerge<'a> {
 
 /// The rounds of tree collectives in a failure schedule.
 const ROUNDS: u32 = TREE_ROUND + 1;
-
-fn copied(bytes: &[u8]) -> Result<Slice> {
-    Ok(match bytes {
-        [] => Buffer::default().into(),
-        bytes => Buffer::copy_of(bytes)?.into(),
-    })
-}
 
 impl<T: Transport> Group<T> {
     /// Returns the range of `total` items that this rank gets if they are divided among the ranks that can contribute
@@ -290,7 +283,7 @@ impl<T: Transport> Group<T> {
                         "root is {root}, an idle spare: pass a rank that has a node"
                     ));
                 }
-                Ok((options, root, copied(bytes)?))
+                Ok((options, root, Slice::from(Buffer::copy_of(bytes)?)))
             });
             let (mut options, root, mine) = group.before_trees(|engine| {
                 let (options, root, mine) = engine.all_or_none(prepared)?;

@@ -51,18 +51,11 @@ impl ExternalJob {
         share: usize,
         threads: &ThreadPool,
     ) -> ExternalJob {
-        let ExternalSort {
-            layout,
-            files,
-            output,
-            resume,
-            ..
-        } = sort;
         let chunks = manifest.geometry.chunks() as usize;
         ExternalJob {
-            kernel: kernel_for(&layout, threads.clone()),
-            layout,
-            files,
+            kernel: kernel_for(&sort.layout, threads.clone()),
+            layout: sort.layout,
+            files: sort.files,
             share,
             stats: ExternalStats {
                 records: manifest.geometry.records,
@@ -71,8 +64,8 @@ impl ExternalJob {
             },
             held: HeldRuns::default(),
             digests: vec![0; chunks],
-            resume,
-            output: OutputParts::new(&output, &manifest.identity),
+            resume: sort.resume,
+            output: OutputParts::new(&sort.output, &manifest.identity),
             losses: 0,
             before: Vec::new(),
             is_begun: false,
@@ -127,20 +120,14 @@ impl ExternalJob {
         let mut index = vec![0; usize::try_from(length).ok()?];
         files.read_at(name, end - length, &mut index).ok()?;
         let index = RunIndex::decode(&index, size)?;
-        let Manifest {
-            job,
-            geometry,
-            block,
-            identity,
-            done,
-            ..
-        } = &self.manifest;
-        let is_whole = u64::from(chunk) < geometry.chunks()
-            && index.records == geometry.chunk_records(chunk.into());
-        let is_same = (index.job, index.chunk, index.block) == (*job, chunk, *block)
-            && index.record_bytes() == identity.record_bytes;
+        let manifest = &self.manifest;
+        let is_whole = u64::from(chunk) < manifest.geometry.chunks()
+            && index.records == manifest.geometry.chunk_records(chunk.into());
+        let is_same = (index.job, index.chunk, index.block)
+            == (manifest.job, chunk, manifest.block)
+            && index.record_bytes() == manifest.identity.record_bytes;
         // The manifest may be older than the run.
-        let has_all = index.done <= *done || mutant(Mutant::RunOfLaterBatchUsed);
+        let has_all = index.done <= manifest.done || mutant(Mutant::RunOfLaterBatchUsed);
         (is_whole && is_same && has_all).then_some(index)
     }
 

@@ -22,14 +22,16 @@ mod reading;
 
 use self::job::{ExternalJob, geometry};
 use self::making::remove_runs;
-use self::output::{check_source_names, identity_of, left_manifest, remove_drafts};
+use self::output::{
+    check_same_sort, check_source_names, identity_of, left_manifest, remove_drafts,
+};
 use self::reading::Reading;
 use super::config::{agree_on_equal, hash_of};
 use super::input::{InputOrigin, Prepared};
 use super::{Argument, Group, JobKind, Sorted};
 use crate::engine::reported_by_all;
 use crate::external::manifest::{Identity, Manifest};
-use crate::external::parts::{OutputParts, manifest_name};
+use crate::external::parts::OutputParts;
 use crate::external::places::{ExternalFiles, Transfer};
 use crate::external::run::first_cut;
 use crate::members::Rank;
@@ -218,58 +220,12 @@ impl<T: Transport> Group<T> {
         let share = shares.map(usize::from_le_bytes).min().unwrap_or(share);
         let (left, writers) = self.shared_manifest(&sort)?;
         let writer = self.draw_seed();
-        let fresh = || {
-            let (geometry, block) = geometry(&identity, share, self.members.executing().len())?;
-            Ok(Manifest {
-                job: writer,
-                writer,
-                identity,
-                geometry,
-                block,
-                done: 0,
-                cut: Cut::AllUpper,
-                is_finished: false,
-            })
+        let left = match left {
+            Some(left) if sort.resume => left,
+            left => return self.begin_anew(sort, identity, left, (share, writer)),
         };
-        let manifest = match left {
-            Some(left) if sort.resume => match left.identity.difference(&identity) {
-                None => Manifest { writer, ..left },
-                Some(difference) => {
-                    let name = manifest_name(&sort.output);
-                    let source = |of: &Identity| (of.bytes, of.source);
-                    let text = if left.is_written() && source(&left.identity) != source(&identity) {
-                        // The output may have replaced a source, which must not be sorted into it again.
-                        format!(
-                            "{name} is the state of a sort that is complete, with {difference}: unless the output has \
-                             replaced its source, remove it to sort the present source"
-                        )
-                    } else {
-                        format!(
-                            "{name} is the state of another sort, with {difference}: remove it, or do not resume"
-                        )
-                    };
-                    return refuse(text);
-                }
-            },
-            left => {
-                let manifest = fresh()?;
-                let mut sort = sort;
-                let mut drafts_left = None;
-                if let Some(left) = left {
-                    remove_runs(&mut sort.files, left.job);
-                    drafts_left = Some(OutputParts::new(&sort.output, &left.identity));
-                }
-                let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
-                // Nothing of an earlier output may be behind the records of a shorter one.
-                self.on_writer(|| {
-                    if let Some(left) = &drafts_left {
-                        remove_drafts(&mut *job.files.places.output, left)?;
-                    }
-                    job.remove_output()
-                })?;
-                return Ok(job);
-            }
-        };
+        check_same_sort(&left, &identity, &sort.output)?;
+        let manifest = Manifest { writer, ..left };
         let geometry = &manifest.geometry;
         let least = geometry.least_share(identity.record_bytes, manifest.block);
         if (share as u64) < least && !manifest.is_written() {
@@ -284,6 +240,40 @@ impl<T: Transport> Group<T> {
         job.before = writers;
         self.find_runs(&mut job);
         job.stats.resumed_runs = job.held.len() as u64;
+        Ok(job)
+    }
+
+    /// Begins a sort with its first batch. `left`: the manifest of an earlier sort, of which it removes the files. Collective.
+    fn begin_anew(
+        &mut self,
+        mut sort: ExternalSort,
+        identity: Identity,
+        left: Option<Manifest>,
+        (share, writer): (usize, u64),
+    ) -> Result<ExternalJob> {
+        let (geometry, block) = geometry(&identity, share, self.members.executing().len())?;
+        let manifest = Manifest {
+            job: writer,
+            writer,
+            identity,
+            geometry,
+            block,
+            done: 0,
+            cut: Cut::AllUpper,
+            is_finished: false,
+        };
+        let drafts_left = left.map(|left| {
+            remove_runs(&mut sort.files, left.job);
+            OutputParts::new(&sort.output, &left.identity)
+        });
+        let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
+        // Nothing of an earlier output may be behind the records of a shorter one.
+        self.on_writer(|| {
+            if let Some(left) = &drafts_left {
+                remove_drafts(&mut *job.files.places.output, left)?;
+            }
+            job.remove_output()
+        })?;
         Ok(job)
     }
 
@@ -564,19 +554,14 @@ impl<T: Transport> Group<T> {
             self.on_all(Ok(()))?;
             return Ok(self.known_failures() == known);
         };
-        let Written {
-            transfer,
-            records,
-            end,
-        } = written;
-        let written = job.manifest.done..job.manifest.done + records;
-        let done = transfer.wait().and_then(|()| job.sync_output(written));
+        let records = job.manifest.done..job.manifest.done + written.records;
+        let done = (written.transfer.wait()).and_then(|()| job.sync_output(records.clone()));
         self.on_all(done)?;
         if self.known_failures() != known && !mutant(Mutant::BatchOfFailedRankCommitted) {
             return Ok(false);
         }
-        job.manifest.done += records;
-        job.manifest.cut = end;
+        job.manifest.done = records.end;
+        job.manifest.cut = written.end;
         job.stats.batches += 1;
         self.on_writer(|| job.write_manifest())?;
         Ok(true)

@@ -308,6 +308,25 @@ pub(super) fn identity_of(sort: &ExternalSort) -> Result<Identity> {
     Ok(identity)
 }
 
+/// `Status::Argument` if the manifest of an earlier sort is not of this one.
+pub(super) fn check_same_sort(left: &Manifest, identity: &Identity, output: &str) -> Result<()> {
+    let Some(difference) = left.identity.difference(identity) else {
+        return Ok(());
+    };
+    let name = manifest_name(output);
+    let source = |of: &Identity| (of.bytes, of.source);
+    if left.is_written() && source(&left.identity) != source(identity) {
+        // The output may have replaced a source, which must not be sorted into it again.
+        return refuse(format!(
+            "{name} is the state of a sort that is complete, with {difference}: unless the output has \
+             replaced its source, remove it to sort the present source"
+        ));
+    }
+    refuse(format!(
+        "{name} is the state of another sort, with {difference}: remove it, or do not resume"
+    ))
+}
+
 /// Returns the manifest of an earlier job; None if there is none, if it is damaged, or if its output is missing.
 /// `Status::Store` if a file cannot be read for another reason, as it may be readable later.
 pub(super) fn left_manifest(sort: &ExternalSort) -> Result<Option<Manifest>> {
