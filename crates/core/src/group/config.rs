@@ -66,7 +66,7 @@ pub struct GroupConfig {
     pub checks: DataChecks,
     /// The threads for local work.
     pub threads: Threads,
-    /// When a call gives ranks up that show no sign of life, with [`Status::Mpi`].
+    /// When a call gives ranks up that show no sign of life, with [`Status::Mpi`](ftsort_kernels::error::Status::Mpi).
     pub timeout: Timeout,
     /// Bytes that blocks and messages of this group may take; 0: the rank's share of its host's memory.
     pub memory_limit: usize,
