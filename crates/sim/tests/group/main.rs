@@ -112,6 +112,17 @@ fn try_play<R: 'static>(
     (seed, failures): (u64, &[Failure]),
     program: impl Fn(Rank, SimMpi<'_>, RankHandle) -> R + 'static,
 ) -> std::result::Result<Vec<Option<R>>, String> {
+    run_program(ranks, (seed, failures), Box::new(program))
+}
+
+/// A program of ranks. Functions that take one in a box are compiled once for all programs with the same result.
+type Program<R> = Box<dyn Fn(Rank, SimMpi<'_>, RankHandle) -> R>;
+
+fn run_program<R: 'static>(
+    ranks: usize,
+    (seed, failures): (u64, &[Failure]),
+    program: Program<R>,
+) -> std::result::Result<Vec<Option<R>>, String> {
     let config = sim_config(seed, failures);
     let run: SimResult<Option<R>> = run_ranks(ranks, &config, move |rank, mpi| {
         let handle = mpi.handle();
@@ -163,6 +174,19 @@ fn play_group<R: 'static>(
     config: GroupConfig,
     failures: &str,
     program: impl Fn(Rank, &mut SimGroup<'_>) -> Result<R> + 'static,
+) -> Vec<Option<Result<R>>> {
+    run_group_program(ranks, seed, config, failures, Box::new(program))
+}
+
+/// A program of ranks in one group.
+type GroupProgram<R> = Box<dyn Fn(Rank, &mut SimGroup<'_>) -> Result<R>>;
+
+fn run_group_program<R: 'static>(
+    ranks: usize,
+    seed: u64,
+    config: GroupConfig,
+    failures: &str,
+    program: GroupProgram<R>,
 ) -> Vec<Option<Result<R>>> {
     let failures = Plan::parse(failures).expect("a failure schedule");
     play(ranks, seed, move |rank, transport, _| {
