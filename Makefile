@@ -4,8 +4,12 @@
 RUN := scripts/with-env
 # Cargo's profile of the library in `build`, `install-check` and `kills-short`.
 PROFILE := release
-# The library with debug assertions has the features of the tests, for which cargo has built it already.
-FEATURES = $(if $(filter dev,$(PROFILE)),testing)
+# The library with debug assertions is the one that cargo has built for the tests.
+ifeq ($(PROFILE),dev)
+FEATURES := testing
+else
+CRATE_TYPES := --crate-type cdylib,staticlib
+endif
 # Runs a command with the release library, which the MPI tests use as the demo and the kill tables do.
 WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" exec "$$@"' sh
 
@@ -50,7 +54,7 @@ setup:
 
 # The same command as in CMakeLists.txt, so that the installed library is the tested one.
 build: setup
-	$(RUN) cargo rustc --lib --crate-type cdylib,staticlib --profile $(PROFILE) --features "$(FEATURES)"
+	$(RUN) cargo rustc --lib $(CRATE_TYPES) --profile $(PROFILE) --features "$(FEATURES)"
 
 demo: build
 	@$(RUN) python3 scripts/demo.py $(if $(FILE),--file "$(FILE)") $(if $(RANKS),--ranks "$(RANKS)")

@@ -74,6 +74,21 @@ impl Selection {
     }
 }
 
+/// The cases of a table of examples: name, ranks, arguments, failures.
+pub fn examples(
+    text: &'static str,
+    run: fn(&str, usize, &str, &str) -> Result<(), Failed>,
+) -> Vec<Case> {
+    let cases = table(text).map(|row| {
+        let [example, ranks, arguments, faults] = row.cells();
+        let name = format!("example {example} {arguments} on {ranks} ranks, failures {faults:?}");
+        let ranks = number(ranks);
+        let body = move || run(example, ranks, arguments, faults);
+        Case::new(row.is_quick, name, body)
+    });
+    cases.collect()
+}
+
 /// A line of a table.
 pub struct Row {
     pub is_quick: bool,

@@ -6,7 +6,7 @@ use std::fs;
 use libtest_mimic::Failed;
 
 use crate::case::{Case, number, table};
-use crate::harness::{Launch, Scratch, launch, program, require, run};
+use crate::harness::{Scratch, job, launch, program, require, run};
 
 /// Part of tests/c/contract.c, ranks, failures, and what it checks.
 const PARTS: &str = "
@@ -27,12 +27,7 @@ fn part(name: &str, ranks: usize, failures: &str) -> Result<(), Failed> {
 /// MPI_Finalize must release the group of MPI_COMM_WORLD, which then merges the traces.
 fn finalize_releases_the_group() -> Result<(), Failed> {
     let folder = Scratch::new()?;
-    let job = Launch {
-        ranks: 2,
-        faults: "",
-        ulfm: true,
-    };
-    let mut command = job.command(&program("tests/c/contract.c")?, &["world"]);
+    let mut command = job(2, "", &program("tests/c/contract.c")?, &["world"]);
     let text = run(command.env("FTSORT_TRACE", folder.path().join("t")))?;
     require(text.contains("contract: fine"), "the output", &text)?;
     let merged = fs::read_to_string(folder.path().join("t.json")).unwrap_or_default();

@@ -50,7 +50,6 @@ const MANY_CHANGES: &str = "
 fn many_changes(ranks: usize, arguments: &str) -> Result<(), Failed> {
     let folder = Scratch::new()?;
     let arguments = words(arguments, &folder);
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let text = launch(ranks, "", &program("tests/c/injections.c")?, &arguments)?;
     require(text.contains(" failed=0"), "no line says failed=0", &text)?;
     folder.remove()

@@ -4,9 +4,9 @@ use std::{fs, iter};
 
 use libtest_mimic::Failed;
 
-use crate::case::{Case, Row, number, table};
+use crate::case::{Case, Row, examples, number, table};
 use crate::harness::{
-    Launch, Scratch, compiler, launch, program, require, root, run, victims, words,
+    Scratch, compiler, job, launch, program, require, require_lines, root, run, victims, words,
 };
 use crate::originals::{bytes, random_keys};
 
@@ -50,27 +50,16 @@ fn check(example: &str, ranks: usize, faults: &str, text: &str) -> Result<(), Fa
             require(blocks == expected, format!("{blocks} blocks"), text)
         }
         "fault_loop" => {
-            let is_right = |line: &&str| line.starts_with("survivor") && line.ends_with("right");
-            let right = lines.filter(is_right).count();
-            require(
-                right == survivors,
-                format!("{right} survivors were right"),
-                text,
-            )
+            let is_right = |line: &str| line.starts_with("survivor") && line.ends_with("right");
+            require_lines(survivors, "survivors are right", text, is_right)
         }
-        "workflow" => {
-            let right = lines.filter(|line| line.ends_with("tries, right")).count();
-            require(
-                right == survivors,
-                format!("{right} survivors were right"),
-                text,
-            )
-        }
-        "cells" => {
-            // The cells of all ranks are in order, and complete.
-            let right = lines.filter(|line| line.ends_with("right")).count();
-            require(right == 1, "the cells are not as expected", text)
-        }
+        "workflow" => require_lines(survivors, "survivors are right", text, |line| {
+            line.ends_with("tries, right")
+        }),
+        // The cells of all ranks are in order, and complete.
+        "cells" => require_lines(1, "lists of cells are right", text, |line| {
+            line.ends_with("right")
+        }),
         "records" => {
             // A line for each sort, of the lowest survivor; the last result is dense.
             let sorts: Vec<&str> = lines.filter(|line| line.contains(" stars from ")).collect();
@@ -89,19 +78,10 @@ fn check(example: &str, ranks: usize, faults: &str, text: &str) -> Result<(), Fa
 fn run_example(example: &str, ranks: usize, arguments: &str, faults: &str) -> Result<(), Failed> {
     let folder = Scratch::new()?;
     let arguments = words(arguments, &folder);
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let program = program(&format!("c_examples/{example}.c"))?;
     let text = launch(ranks, faults, &program, &arguments)?;
     check(example, ranks, faults, &text)?;
     folder.remove_empty(&text)
-}
-
-fn example(row: &Row) -> Case {
-    let [example, ranks, arguments, faults] = row.cells();
-    let name = format!("example {example} {arguments} on {ranks} ranks, failures {faults:?}");
-    let ranks = number(ranks);
-    let body = move || run_example(example, ranks, arguments, faults);
-    Case::new(row.is_quick, name, body)
 }
 
 /// Sorts a file while two ranks fail, and checks the file and the lines about the failures.
@@ -116,7 +96,6 @@ fn sort_file(options: &str) -> Result<(), Failed> {
     let program = program("c_examples/sort_file.c")?;
     let mut arguments = words(options, &folder);
     arguments.extend([&input, &output].map(|path| path.display().to_string()));
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let text = launch(5, "3@1.send 0@2", &program, &arguments)?;
     let sorted = fs::read(&output)? == bytes(&keys);
     require(sorted, "the output is not sorted", &text)?;
@@ -162,13 +141,7 @@ fn write_while_ranks_fail(
     let program = program("tests/c/sort_file_killed.c")?;
     let mut arguments = words(options, &folder);
     arguments.extend([input, output.clone()].map(|path| path.display().to_string()));
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let launch = Launch {
-        ranks,
-        faults,
-        ulfm: true,
-    };
-    let text = run(launch.command(&program, &arguments).env("KILLS", kills))?;
+    let text = run(job(ranks, faults, &program, &arguments).env("KILLS", kills))?;
     let sorted = fs::read(&output)? == bytes(&keys);
     require(sorted, "the output is not sorted", &text)?;
     let count = |words: [&str; 2]| {
@@ -249,13 +222,7 @@ fn restart([example, ranks, faults, state, then, later_faults]: [&str; 6]) -> Re
     };
     let run_in = |folder: &Scratch, ranks: usize, faults: &str| {
         let arguments = arguments(folder);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let job = Launch {
-            ranks,
-            faults,
-            ulfm: true,
-        };
-        job.command(&program, &arguments)
+        job(ranks, faults, &program, &arguments)
     };
     let first = run_in(&folder, number(ranks), faults).output()?;
     let text = String::from_utf8_lossy(&first.stdout);
@@ -288,17 +255,13 @@ fn refused_state() -> Result<(), Failed> {
     let folder = Scratch::new()?;
     let place = folder.argument();
     let arguments = [place.as_str(), "6", "1000"];
-    let job = Launch {
-        ranks: 4,
-        faults: "",
-        ulfm: true,
-    };
     let refused = program("tests/c/restart_refused.c")?;
-    let output = job.command(&refused, &arguments).output()?;
+    let output = job(4, "", &refused, &arguments).output()?;
     let text = String::from_utf8_lossy(&output.stderr);
     let has_left = output.status.code() == Some(1);
     require(has_left, format!("{}", output.status), &text)?;
-    let second = run(&mut job.command(&program("c_examples/restart.c")?, &arguments))?;
+    let next = program("c_examples/restart.c")?;
+    let second = run(&mut job(4, "", &next, &arguments))?;
     let is_right = second.contains("continues after round 2") && second.contains("of 24000 points");
     require(is_right, "the next job does not continue", &second)?;
     folder.remove_empty(&second)
@@ -351,7 +314,7 @@ pub fn cases() -> Vec<Case> {
             })
         })
         .collect();
-    cases.extend(table(EXAMPLES).map(|row| example(&row)));
+    cases.extend(examples(EXAMPLES, run_example));
     for options in ["", "--memory 1"] {
         let name = format!("example sort_file {options} on 5 ranks, failures \"3@1.send 0@2\"");
         cases.push(Case::new(true, name, || sort_file(options)));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 
 use crate::case::{Case, number, table};
-use crate::harness::{Launch, Scratch, program, require, self_checking};
+use crate::harness::{Scratch, job, program, require, self_checking};
 use crate::sorter::{sort_with, sorts};
 
 /// One rank at each point of each round. A rank that is killed after the agreement on the last round takes its
@@ -104,17 +104,11 @@ const TIMEOUTS: &str = "
 fn gives_up_a_stopped_rank() -> Result<(), Failed> {
     let folder = Scratch::new()?;
     let place = folder.argument();
-    let launch = Launch {
-        ranks: 4,
-        faults: "",
-        ulfm: true,
-    };
     let mut sort = sort_with("stop", "");
     // A sort of small inputs has no rounds.
     sort.algorithm = "hyperquicksort";
     let sorter = program("tests/c/sorter.c")?;
-    let mut mpirun = launch
-        .command(&sorter, &sort.arguments(&place))
+    let mut mpirun = job(4, "", &sorter, &sort.arguments(&place))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;

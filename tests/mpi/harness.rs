@@ -1,6 +1,6 @@
 //! Compiles programs in C, C++ and Fortran against the library, and runs them under `mpirun`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -241,35 +241,31 @@ pub fn single(program: &Path) -> Command {
     command
 }
 
-/// A job of `mpirun`.
-pub struct Launch<'a> {
-    pub ranks: usize,
-    /// The schedule of injected failures, in `FTSORT_FAULTS`.
-    pub faults: &'a str,
-    /// Whether `mpirun` is started with `--with-ft ulfm`.
-    pub ulfm: bool,
+/// A job of `mpirun` with ULFM, which is killed after the time limit. `faults`: the schedule of injected failures.
+pub fn job(ranks: usize, faults: &str, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = mpirun(&["--with-ft", "ulfm"], ranks, faults);
+    command.arg(program).args(arguments);
+    command
 }
 
-impl Launch<'_> {
-    /// The command of the job, which is killed after the time limit.
-    pub fn command(&self, program: &Path, arguments: &[&str]) -> Command {
-        let mut command = Command::new("timeout");
-        let limit = setting("FTSORT_MPI_LIMIT", LIMIT_SECONDS);
-        command.args(["-k", "2", &limit, "env", "--block-signal=PIPE"]);
-        command.arg(setting("MPIRUN", "mpirun"));
-        if self.ulfm {
-            command.args(["--with-ft", "ulfm"]);
-        }
-        command.args(["--oversubscribe", "-np", &self.ranks.to_string()]);
-        command
-            .arg(program)
-            .args(arguments)
-            .env("FTSORT_FAULTS", self.faults)
-            // MPI does not free all of its memory at its end, nor do killed ranks.
-            .env("ASAN_OPTIONS", "detect_leaks=0")
-            .env("LD_LIBRARY_PATH", library_path());
-        command
-    }
+/// As [`job`], without ULFM and failures.
+pub fn job_without_ulfm(ranks: usize, program: &Path, arguments: &[&str]) -> Command {
+    let mut command = mpirun(&[], ranks, "");
+    command.arg(program).args(arguments);
+    command
+}
+
+fn mpirun(options: &[&str], ranks: usize, faults: &str) -> Command {
+    let mut command = Command::new("timeout");
+    let limit = setting("FTSORT_MPI_LIMIT", LIMIT_SECONDS);
+    command.args(["-k", "2", &limit, "env", "--block-signal=PIPE"]);
+    command.arg(setting("MPIRUN", "mpirun")).args(options);
+    command.args(["--oversubscribe", "-np", &ranks.to_string()]);
+    command.env("FTSORT_FAULTS", faults);
+    // MPI does not free all of its memory at its end, nor do killed ranks.
+    command.env("ASAN_OPTIONS", "detect_leaks=0");
+    command.env("LD_LIBRARY_PATH", library_path());
+    command
 }
 
 /// Runs a compiled program with ULFM, and returns its output.
@@ -277,14 +273,9 @@ pub fn launch(
     ranks: usize,
     faults: &str,
     program: &Path,
-    arguments: &[&str],
+    arguments: &[impl AsRef<OsStr>],
 ) -> Result<String, Failed> {
-    let launch = Launch {
-        ranks,
-        faults,
-        ulfm: true,
-    };
-    run(&mut launch.command(program, arguments)).map_err(|error| {
+    run(&mut job(ranks, faults, program, arguments)).map_err(|error| {
         let text = error.message().unwrap_or("failed");
         format!("FTSORT_FAULTS={faults:?}: {text}").into()
     })
@@ -352,7 +343,6 @@ pub fn self_checking(name: &str, ranks: usize, arguments: &str) -> Result<Comple
     let name = name.expect("a source has a name");
     let folder = Scratch::new()?;
     let arguments = words(arguments, &folder);
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let skipped = format!("{name}: skipped");
     let text = launch(ranks, "", &program, &arguments).or_else(|error| match error.message() {
         Some(text) if text.contains(&skipped) => Ok(text.to_string()),
@@ -385,6 +375,17 @@ pub fn victims(faults: &str) -> Vec<usize> {
     ranks.sort_unstable();
     ranks.dedup();
     ranks
+}
+
+/// Fails with the output unless it has so many lines of this kind, which `what` names.
+pub fn require_lines(
+    count: usize,
+    what: &str,
+    output: &str,
+    is_counted: impl Fn(&str) -> bool,
+) -> Result<(), Failed> {
+    let found = output.lines().filter(|line| is_counted(line)).count();
+    require(found == count, format!("{found} of {count} {what}"), output)
 }
 
 /// Fails with the output if `holds` is false.

@@ -6,7 +6,7 @@ use std::fs;
 use libtest_mimic::Failed;
 
 use crate::case::{Case, number, table};
-use crate::harness::{Launch, Scratch, program, require, run, self_checking};
+use crate::harness::{Scratch, job_without_ulfm, program, require, run, self_checking};
 use crate::sorter::sort_with;
 
 /// Program of tests/c, ranks, arguments, and what it checks. The seed of `arguments` is fixed: another seed may
@@ -82,12 +82,8 @@ fn without_ulfm(option: &'static str, start: &str, phrase: &str) -> Result<(), F
     let mut sort = sort_with(option, "");
     sort.count = "10";
     sort.algorithm = "auto";
-    let launch = Launch {
-        ranks: 2,
-        faults: "",
-        ulfm: false,
-    };
-    let _ = run(&mut launch.command(&program("tests/c/sorter.c")?, &sort.arguments(&place)));
+    let sorter = program("tests/c/sorter.c")?;
+    let _ = run(&mut job_without_ulfm(2, &sorter, &sort.arguments(&place)));
     let status = fs::read_to_string(folder.path().join("status.0"))?;
     let is_right = status.starts_with(&format!("{start} ")) && status.contains(phrase);
     require(is_right, "the status of rank 0", &status)?;
@@ -96,12 +92,8 @@ fn without_ulfm(option: &'static str, start: &str, phrase: &str) -> Result<(), F
 
 /// Ranks without a timeout and others must make the same agreements, which are reductions without ULFM.
 fn timeouts_apart_without_ulfm() -> Result<(), Failed> {
-    let launch = Launch {
-        ranks: 3,
-        faults: "",
-        ulfm: false,
-    };
-    let text = run(&mut launch.command(&program("tests/c/timeouts.c")?, &["apart"]))?;
+    let timeouts = program("tests/c/timeouts.c")?;
+    let text = run(&mut job_without_ulfm(3, &timeouts, &["apart"]))?;
     require(text.contains("timeouts: fine"), "the output", &text)
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use libtest_mimic::Failed;
 
 use crate::case::{Case, number, table};
-use crate::harness::{Launch, Scratch, program, require, run, self_checking, words};
+use crate::harness::{Scratch, job, program, require, run, self_checking, words};
 
 /// Program, ranks, number of keys.
 const PROGRAMS: &str = "
@@ -65,12 +65,7 @@ fn one_scenario(
         "bitonic" => count.to_string(),
         _ => "Entrada.dat".to_string(),
     };
-    let launch = Launch {
-        ranks,
-        faults: "",
-        ulfm: true,
-    };
-    let mut command = launch.command(&program, &[&first, scenario, "11"]);
+    let mut command = job(ranks, "", &program, &[first.as_str(), scenario, "11"]);
     let text = run(command.current_dir(folder.path()))?;
     sorted_lists(folder, ranks, sorted).map_err(|error| {
         let error = error.message().unwrap_or("failed");
@@ -110,12 +105,7 @@ fn killed_between_sorts(ranks: usize, kills: &str) -> Result<(), Failed> {
     fs::write(folder.path().join("numbers"), bytes(&keys))?;
     keys.sort_unstable();
     let program = program("tests/c/original_killed.c")?;
-    let launch = Launch {
-        ranks,
-        faults: "",
-        ulfm: true,
-    };
-    let mut command = launch.command(&program, &["numbers", "0", "1"]);
+    let mut command = job(ranks, "", &program, &["numbers", "0", "1"]);
     let text = run(command.current_dir(folder.path()).env("KILLS", kills))?;
     sorted_lists(&folder, ranks, &bytes(&keys)).map_err(|error| {
         let error = error.message().unwrap_or("failed");
@@ -136,13 +126,8 @@ fn refusal(size: usize, arguments: &str, words: &str) -> Result<(), Failed> {
     let folder = Scratch::new()?;
     fs::write(folder.path().join("numbers"), vec![0; size])?;
     let program = program("c_examples/original/hyperquicksort.c")?;
-    let launch = Launch {
-        ranks: 2,
-        faults: "",
-        ulfm: true,
-    };
     let arguments: Vec<&str> = arguments.split(' ').collect();
-    let mut command = launch.command(&program, &arguments);
+    let mut command = job(2, "", &program, &arguments);
     let output = command.current_dir(folder.path()).output()?;
     let text = String::from_utf8_lossy(&output.stderr);
     // The exit status of mpirun proves nothing.
@@ -169,12 +154,7 @@ const CHECKPOINT_FILES: &str = "
 fn checkpoint_files(ranks: usize, faults: &str, rounds: u32) -> Result<(), Failed> {
     let folder = Scratch::new()?;
     let program = program("c_examples/workflow.c")?;
-    let launch = Launch {
-        ranks,
-        faults,
-        ulfm: true,
-    };
-    let mut command = launch.command(&program, &["20000", "store", "files"]);
+    let mut command = job(ranks, faults, &program, &["20000", "store", "files"]);
     fs::create_dir(folder.path().join("store"))?;
     let output = command.current_dir(folder.path()).output()?;
     let printed = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
@@ -216,14 +196,8 @@ fn refused_list(source: &str, arguments: &str) -> Result<(), Failed> {
     // A list cannot replace a folder.
     fs::create_dir(folder.path().join("saveRank1.dat"))?;
     let program = program(source)?;
-    let launch = Launch {
-        ranks: 4,
-        faults: "",
-        ulfm: true,
-    };
     let arguments = words(arguments, &folder);
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut command = launch.command(&program, &arguments);
+    let mut command = job(4, "", &program, &arguments);
     let output = command.current_dir(folder.path()).output()?;
     let text = String::from_utf8_lossy(&output.stderr);
     let is_reported =

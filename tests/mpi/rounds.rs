@@ -3,8 +3,8 @@
 
 use libtest_mimic::Failed;
 
-use crate::case::{Case, number, table};
-use crate::harness::{Scratch, launch, program, require, self_checking};
+use crate::case::{Case, examples, number, table};
+use crate::harness::{Scratch, launch, program, require, require_lines, self_checking};
 
 /// Example, ranks, arguments, failures. One failure in a round: a state has one replica, and a failure of its rank
 /// and of the replica's rank at once would lose it. `PROGRAM` is the file of the example itself, as input.
@@ -110,30 +110,21 @@ fn all_numbers_are_in_order(lines: &[&str], ranks: usize, text: &str) -> Result<
 fn without_a_store() -> Result<(), Failed> {
     let program = program("tests/c/rounds.c")?;
     let text = launch(3, "1@2.send", &program, &["gather", "none"])?;
-    let lines = text.lines().filter(|line| line.starts_with("status=-40"));
-    let losses = lines.count();
-    require(losses == 2, format!("{losses} of 2 survivors"), &text)
+    require_lines(2, "survivors report the loss", &text, |line| {
+        line.starts_with("status=-40")
+    })
 }
 
 /// The plain MPI program from which prefix_sum.c is made.
 fn plain_prefix_sum() -> Result<(), Failed> {
     let text = launch(4, "", &program("c_examples/prefix_sum_mpi.c")?, &["1000"])?;
-    let right = text.lines().filter(|line| line.ends_with(": right"));
-    let right = right.count();
-    require(right == 4, format!("{right} ranks are right"), &text)
+    require_lines(4, "ranks are right", &text, |line| {
+        line.ends_with(": right")
+    })
 }
 
 pub fn cases() -> Vec<Case> {
-    let mut cases: Vec<Case> = table(EXAMPLES)
-        .map(|row| {
-            let [example_name, ranks, arguments, faults] = row.cells();
-            let name =
-                format!("example {example_name} {arguments} on {ranks} ranks, failures {faults:?}");
-            let ranks = number(ranks);
-            let body = move || example(example_name, ranks, arguments, faults);
-            Case::new(row.is_quick, name, body)
-        })
-        .collect();
+    let mut cases = examples(EXAMPLES, example);
     cases.push(Case::new(
         false,
         "example prefix_sum_mpi on 4 ranks",

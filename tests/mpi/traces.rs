@@ -5,7 +5,7 @@ use std::fs;
 use libtest_mimic::Failed;
 
 use crate::case::{Case, table};
-use crate::harness::{Launch, Scratch, program, require, run, victims};
+use crate::harness::{Scratch, job, program, require, run, victims};
 use crate::sorter::sort_with;
 
 const RANKS: usize = 4;
@@ -96,13 +96,8 @@ fn rank_trace_is_right(text: &str, rank: usize, failed: &[usize]) -> Result<(), 
 fn trace_is_right(faults: &'static str) -> Result<(), Failed> {
     let folder = Scratch::new()?;
     let place = folder.argument();
-    let launch = Launch {
-        ranks: RANKS,
-        faults,
-        ulfm: true,
-    };
     let arguments = sort_with("-", faults).arguments(&place);
-    let mut command = launch.command(&program("tests/c/sorter.c")?, &arguments);
+    let mut command = job(RANKS, faults, &program("tests/c/sorter.c")?, &arguments);
     run(command.env("FTSORT_TRACE", folder.path().join("t")))?;
     let failed = victims(faults);
     let mut all = Vec::new();

@@ -2,8 +2,8 @@
 
 use libtest_mimic::Failed;
 
-use crate::case::{Case, number, table};
-use crate::harness::{launch, program, require, self_checking};
+use crate::case::{Case, examples, number, table};
+use crate::harness::{launch, program, require_lines, self_checking};
 
 /// Example, ranks, arguments, failures.
 const EXAMPLES: &str = "
@@ -67,9 +67,9 @@ fn example(name: &str, ranks: usize, arguments: &str, faults: &str) -> Result<()
     let program = program(&format!("c_examples/{name}.c"))?;
     let arguments: Vec<&str> = arguments.split(' ').collect();
     let text = launch(ranks, faults, &program, &arguments)?;
-    let right = text.lines().filter(|line| line.ends_with(", right"));
-    let right = right.count();
-    require(right == 1, format!("{right} results are right"), &text)
+    require_lines(1, "results are right", &text, |line| {
+        line.ends_with(", right")
+    })
 }
 
 fn gather(victim: &str, survivors: usize, expected: &str) -> Result<(), Failed> {
@@ -83,22 +83,12 @@ fn merge(faults: &str, ranks: usize, survivors: usize, expected: &str) -> Result
 }
 
 fn all_print(survivors: usize, expected: &str, text: &str) -> Result<(), Failed> {
-    let right = text.lines().filter(|line| *line == expected).count();
-    let what = format!("{right} of {survivors} survivors print {expected}");
-    require(right == survivors, what, text)
+    let what = format!("survivors print {expected}");
+    require_lines(survivors, &what, text, |line| line == expected)
 }
 
 pub fn cases() -> Vec<Case> {
-    let mut cases: Vec<Case> = table(EXAMPLES)
-        .map(|row| {
-            let [example_name, ranks, arguments, faults] = row.cells();
-            let name =
-                format!("example {example_name} {arguments} on {ranks} ranks, failures {faults:?}");
-            let ranks = number(ranks);
-            let body = move || example(example_name, ranks, arguments, faults);
-            Case::new(row.is_quick, name, body)
-        })
-        .collect();
+    let mut cases = examples(EXAMPLES, example);
     cases.extend(table(FUNCTIONS).map(|row| {
         let [ranks] = row.cells();
         let name = format!("tree functions on {ranks} ranks");

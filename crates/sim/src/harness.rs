@@ -194,18 +194,11 @@ impl Harness {
             rank_state.lasting_refusal = lasting.map(|refusal| refusal.action);
             Some(rank_main(&mut rank_state))
         };
-        let sim = run_ranks(self.ranks, &self.config, run_rank);
+        let mut sim = run_ranks(self.ranks, &self.config, run_rank);
+        let outcomes = std::mem::take(&mut sim.outcomes).into_iter();
         let files = files.take();
         HarnessRun {
-            sim: SimResult {
-                outcomes: sim.outcomes.into_iter().map(Option::flatten).collect(),
-                steps: sim.steps,
-                trace: sim.trace,
-                received: sim.received,
-                hung: sim.hung,
-                misuse: sim.misuse,
-                seconds: sim.seconds,
-            },
+            sim: sim.with_outcomes(outcomes.map(Option::flatten).collect()),
             commits: commits.take(),
             files: files.names(),
             finished_files: files.finished(),

@@ -34,6 +34,21 @@ pub struct SimResult<T> {
     pub seconds: f64,
 }
 
+impl<T> SimResult<T> {
+    /// The same run with other return values.
+    pub fn with_outcomes<U>(self, outcomes: Vec<Option<U>>) -> SimResult<U> {
+        SimResult {
+            outcomes,
+            steps: self.steps,
+            trace: self.trace,
+            received: self.received,
+            hung: self.hung,
+            misuse: self.misuse,
+            seconds: self.seconds,
+        }
+    }
+}
+
 /// The stack of a rank that runs the engine in a build without optimisation.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -51,19 +66,19 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-type RankCoroutine<T> = Coroutine<(), Pause, T>;
+type RankCoroutine = Coroutine<(), Pause, ()>;
 
-struct RankTask<T> {
+struct RankTask {
     rank: Rank,
-    coroutine: RankCoroutine<T>,
+    coroutine: RankCoroutine,
     /// The rank's budget while other ranks run.
     budget: ThreadBudget,
     waiting: bool,
 }
 
-impl<T> RankTask<T> {
+impl RankTask {
     /// Lets the rank continue with its own memory budget.
-    fn resume(&mut self) -> CoroutineResult<Pause, T> {
+    fn resume(&mut self) -> CoroutineResult<Pause, ()> {
         struct Switched<'b>(&'b mut ThreadBudget);
         impl Drop for Switched<'_> {
             fn drop(&mut self) {
@@ -85,16 +100,34 @@ pub fn run_ranks<T: 'static>(
     config: &SimConfig,
     rank_main: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
 ) -> SimResult<T> {
+    let returned = (0..ranks).map(|_| None).collect();
+    let returned: Rc<RefCell<Vec<Option<T>>>> = Rc::new(RefCell::new(returned));
+    let kept = Rc::clone(&returned);
+    let rank_main: RankMain = Rc::new(move |rank, mpi| {
+        let outcome = rank_main(rank, mpi);
+        kept.borrow_mut()[rank.index()] = Some(outcome);
+    });
+    let run = run_tasks(ranks, config, &rank_main);
+    let survived = run.outcomes.iter().zip(returned.take());
+    let outcomes = survived.map(|(survived, outcome)| survived.and(outcome));
+    let outcomes = outcomes.collect();
+    run.with_outcomes(outcomes)
+}
+
+/// The program of each rank.
+type RankMain = Rc<dyn Fn(Rank, SimMpi<'_>)>;
+
+/// As [`run_ranks`], without return values: so it is compiled once, and not for each program.
+fn run_tasks(ranks: usize, config: &SimConfig, rank_main: &RankMain) -> SimResult<()> {
     let stack_bytes = if config.large_stacks {
         LARGE_STACK_BYTES
     } else {
         STACK_BYTES
     };
     let state = Rc::new(RefCell::new(SimState::new(ranks, config)));
-    let rank_main = Rc::new(rank_main);
-    let tasks: Vec<RankTask<T>> = (0..ranks as u32)
+    let tasks: Vec<RankTask> = (0..ranks as u32)
         .map(|rank| {
-            let (rank, state, rank_main) = (Rank(rank), Rc::clone(&state), Rc::clone(&rank_main));
+            let (rank, state, rank_main) = (Rank(rank), Rc::clone(&state), Rc::clone(rank_main));
             let coroutine = Coroutine::with_stack(stack(stack_bytes), move |yielder: &_, ()| {
                 rank_main(rank, SimMpi::new(rank, state, yielder))
             });
@@ -109,7 +142,7 @@ pub fn run_ranks<T: 'static>(
     let mut scheduler = Scheduler {
         woken: Rc::clone(&state.borrow().woken),
         state: Rc::clone(&state),
-        outcomes: (0..ranks).map(|_| None).collect(),
+        outcomes: vec![None; ranks],
         positions: (0..ranks).map(Some).collect(),
         ready: ReadySet::all(ranks),
         tasks,
@@ -150,24 +183,25 @@ fn stack(bytes: usize) -> DefaultStack {
     used.unwrap_or_else(|| DefaultStack::new(bytes).expect("memory for a rank's stack"))
 }
 
-fn keep_stack<T>(coroutine: RankCoroutine<T>) {
+fn keep_stack(coroutine: RankCoroutine) {
     STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
 }
 
 /// The tasks of a run, and which of them can continue.
-struct Scheduler<T> {
+struct Scheduler {
     state: Rc<RefCell<SimState>>,
     /// The ranks for which something has changed since the last turn.
     woken: Rc<RefCell<Vec<Rank>>>,
-    tasks: Vec<RankTask<T>>,
-    outcomes: Vec<Option<T>>,
+    tasks: Vec<RankTask>,
+    /// Whether each rank has returned as a survivor.
+    outcomes: Vec<Option<()>>,
     /// The position of each rank's task. None: it has ended.
     positions: Vec<Option<usize>>,
     /// The positions of the tasks that can continue.
     ready: ReadySet,
 }
 
-impl<T> Scheduler<T> {
+impl Scheduler {
     /// Applies one event, or lets one rank continue. Returns false if neither is possible.
     fn take_turn(&mut self) -> bool {
         self.update_ready();
@@ -234,7 +268,7 @@ impl<T> Scheduler<T> {
                 task.waiting = pause == Pause::Waiting;
                 self.update(rank);
             }
-            CoroutineResult::Return(outcome) => self.end(index, outcome),
+            CoroutineResult::Return(()) => self.end(index),
         }
     }
 
@@ -264,7 +298,7 @@ impl<T> Scheduler<T> {
     }
 
     /// Removes a task that has ended. The last task takes its position.
-    fn end(&mut self, index: usize, outcome: T) {
+    fn end(&mut self, index: usize) {
         self.ready.set(self.tasks.len() - 1, false);
         let task = self.tasks.swap_remove(index);
         self.positions[task.rank.index()] = None;
@@ -275,7 +309,7 @@ impl<T> Scheduler<T> {
         let mut now = self.state.borrow_mut();
         now.process(task.rank).ended = true;
         // A rank that was reported as failed is not a survivor, even if it returns.
-        self.outcomes[task.rank.index()] = now.is_alive(task.rank).then_some(outcome);
+        self.outcomes[task.rank.index()] = now.is_alive(task.rank).then_some(());
         drop(now);
         keep_stack(task.coroutine);
     }

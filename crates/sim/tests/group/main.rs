@@ -15,6 +15,7 @@ mod named;
 mod observer;
 mod options;
 mod parity;
+mod play;
 mod points;
 mod positions;
 mod programs;
@@ -54,84 +55,9 @@ use ftsort_sim::transport::{
     Failure, FailureMode, RankHandle, SimConfig, SimMpi, SimResult, run_ranks,
 };
 
+use play::*;
+
 type SimGroup<'y> = Group<Protocol<SimMpi<'y>>>;
-
-/// Seeds of the interleavings that each test tries.
-const SEEDS: std::ops::Range<u64> = 1..21;
-
-fn transport(mpi: SimMpi<'_>) -> Protocol<SimMpi<'_>> {
-    transport_with(mpi, 16 << 10)
-}
-
-/// A transport with messages of at most `chunk` bytes.
-fn transport_with(mpi: SimMpi<'_>, chunk: usize) -> Protocol<SimMpi<'_>> {
-    let config = ProtocolConfig {
-        repair: Repair::Agree,
-        chunk,
-        timeout: Timeout::Never,
-        fan_out: ProtocolConfig::FAN_OUT,
-    };
-    Protocol::new(mpi, config)
-}
-
-fn sim_config(seed: u64, failures: &[Failure]) -> SimConfig {
-    SimConfig {
-        seed,
-        failures: failures.to_vec(),
-        large_stacks: true,
-        ..SimConfig::default()
-    }
-}
-
-/// Runs a program on all ranks under one seed. Returns the value of each rank; None: it failed.
-fn play<R: 'static>(
-    ranks: usize,
-    seed: u64,
-    program: impl Fn(Rank, Protocol<SimMpi<'_>>, RankHandle) -> R + 'static,
-) -> Vec<Option<R>> {
-    play_with(ranks, seed, 16 << 10, program)
-}
-
-/// As [`play`], with messages of at most `chunk` bytes.
-fn play_with<R: 'static>(
-    ranks: usize,
-    seed: u64,
-    chunk: usize,
-    program: impl Fn(Rank, Protocol<SimMpi<'_>>, RankHandle) -> R + 'static,
-) -> Vec<Option<R>> {
-    let outcomes = try_play(ranks, (seed, &[]), move |rank, mpi, handle| {
-        program(rank, transport_with(mpi, chunk), handle)
-    });
-    outcomes.unwrap_or_else(|text| panic!("seed {seed}: {text}"))
-}
-
-/// Runs a program on all ranks under one seed, with failures. Returns the value of each rank; None: it failed. An error if
-/// a rank hangs or uses the network in a way that its interface forbids.
-fn try_play<R: 'static>(
-    ranks: usize,
-    (seed, failures): (u64, &[Failure]),
-    program: impl Fn(Rank, SimMpi<'_>, RankHandle) -> R + 'static,
-) -> std::result::Result<Vec<Option<R>>, String> {
-    let config = sim_config(seed, failures);
-    let run: SimResult<Option<R>> = run_ranks(ranks, &config, move |rank, mpi| {
-        let handle = mpi.handle();
-        let result = program(rank, mpi, handle.clone());
-        handle.check().is_ok().then_some(result)
-    });
-    if !run.hung.is_empty() || run.misuse.is_some() {
-        return Err(format!("hung {:?}, misuse {:?}", run.hung, run.misuse));
-    }
-    Ok(run.outcomes.into_iter().map(Option::flatten).collect())
-}
-
-/// The failure of a rank at one of its steps.
-fn crash(rank: usize, step: u32) -> Failure {
-    Failure {
-        rank: Rank(rank as u32),
-        step,
-        mode: FailureMode::Crash,
-    }
-}
 
 /// Runs a function with a mutant.
 fn with_mutant<R>(mutant: Mutant, run: impl FnOnce() -> R) -> R {
@@ -154,32 +80,6 @@ fn assert_detected(tests: &[(Mutant, Detects)]) {
 /// Whether tests try everything that they can, and not a part of it.
 fn all_tests() -> bool {
     std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all")
-}
-
-/// As [`play`], with a group of a configuration, and injected failures.
-fn play_group<R: 'static>(
-    ranks: usize,
-    seed: u64,
-    config: GroupConfig,
-    failures: &str,
-    program: impl Fn(Rank, &mut SimGroup<'_>) -> Result<R> + 'static,
-) -> Vec<Option<Result<R>>> {
-    let failures = Plan::parse(failures).expect("a failure schedule");
-    play(ranks, seed, move |rank, transport, _| {
-        let config = GroupConfig {
-            failures: failures.clone(),
-            ..config.clone()
-        };
-        let mut group = Group::new(transport, config, services(rank))?;
-        program(rank, &mut group)
-    })
-}
-
-fn services(rank: Rank) -> Services {
-    Services {
-        nonce: 1000 + u64::from(rank.0),
-        ..Services::default()
-    }
 }
 
 /// Services with a callback that loads the keys of a rank again.

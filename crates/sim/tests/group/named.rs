@@ -44,6 +44,9 @@ pub struct World {
 /// The first round of a job, and whether it found states; None: the rank failed.
 type Starts = Vec<Option<Result<(u8, bool)>>>;
 
+/// A program of ranks in a group with the files of a world.
+type WorldProgram<R> = Box<dyn Fn(Rank, &mut SimGroup<'_>, &World) -> Result<R>>;
+
 impl World {
     /// A world with failures that are injected in its jobs, and spares.
     pub fn failing(plan: &str, spares: usize) -> World {
@@ -90,6 +93,15 @@ impl World {
         ranks: usize,
         run: (u64, &[Failure]),
         program: impl Fn(Rank, &mut SimGroup<'_>, &World) -> Result<R> + 'static,
+    ) -> std::result::Result<Vec<Option<Result<R>>>, String> {
+        self.job_of(ranks, run, Box::new(program))
+    }
+
+    fn job_of<R: 'static>(
+        &self,
+        ranks: usize,
+        run: (u64, &[Failure]),
+        program: WorldProgram<R>,
     ) -> std::result::Result<Vec<Option<Result<R>>>, String> {
         self.jobs.set(self.jobs.get() + 1);
         let (world, number) = (self.clone(), self.jobs.get());
