@@ -69,6 +69,8 @@ mutants! {
     DecisionsKeptAfterCorruption,
     /// A commit of states that is refused for a wrong argument discards the states that were put.
     StatesOfRefusedCommitDiscarded,
+    /// A commit of states that must fail after an earlier failure ends without an agreement.
+    LateCommitNotAgreedOn,
     /// An error after the commit of states counts as one of the commit.
     ErrorAfterCommitEndsIt,
     /// A number that ranks agree on has one half of the number of a failed rank.

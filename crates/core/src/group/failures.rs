@@ -15,8 +15,10 @@ impl<T: Transport> Group<T> {
     /// `Status::DataLost` where states cannot be recovered; [`Group::lost_ranks`] names the ranks.
     pub fn fault_check(&mut self) -> Result<usize> {
         let known = self.known_failures();
-        self.call(Group::find_failures_now)?;
-        self.call(|group| group.on_states(Checkpoints::begin))?;
+        self.call(|group| {
+            group.find_failures_now()?;
+            group.on_states(Checkpoints::begin)
+        })?;
         // States that move may make more failures known.
         Ok(self.known_failures() - known)
     }
@@ -50,7 +52,7 @@ impl<T: Transport> Group<T> {
     /// Kills this process if the failure schedule says that this rank fails at the start of `round`: the papers'
     /// FaultInject, for the caller's own loop.
     pub fn inject(&mut self, round: u32) -> Result<()> {
-        self.call(|group| {
+        self.local_call(|group| {
             let rounds = group.members.cube().dimension() + 2;
             let schedule = group.config.failures.resolve(group.members.ranks(), rounds);
             if schedule.crashes(group.members.me(), round, Point::Begin) {

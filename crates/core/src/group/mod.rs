@@ -226,9 +226,27 @@ impl<T: Transport> Group<T> {
         }
     }
 
+    /// Runs one collective call. No rank returns before all survivors have agreed, unless its error sets it apart: a
+    /// rank that returned alone would leave the others waiting for its messages. A call that breaks this rule is a
+    /// defect, and its error tells the others that the rank has left.
+    fn call<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
+        let before = self.transport.agreements();
+        self.local_call(|group| {
+            let result = work(group);
+            let sets_apart = matches!(&result, Err(error) if error.status.sets_apart());
+            let is_agreed = group.transport.agreements() != before && group.transport.is_agreed();
+            if sets_apart || is_agreed {
+                return result;
+            }
+            Err(Error::internal(
+                "a collective call ended without an agreement",
+            ))
+        })
+    }
+
     /// Runs one call: refuses a poisoned group, turns a panic into an error, and poisons the group where the
     /// ranks may be out of step afterwards.
-    fn call<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
+    fn local_call<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
         self.check_poison()?;
         self.log_monitor_failure();
         let memory = self.services.budget.memory().cloned();

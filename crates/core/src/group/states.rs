@@ -21,7 +21,7 @@ pub(super) struct StoredVersion {
 impl<T: Transport> Group<T> {
     /// Puts the state of a node that this rank executes aside for the next [`Group::commit_states`]. Local.
     pub fn put_state(&mut self, node: Node, state: &[u8]) -> Result<()> {
-        self.call(|group| {
+        self.local_call(|group| {
             group.check_executed(node)?;
             group.states.put(node, Buffer::copy_of(state)?.into());
             Ok(())
@@ -90,7 +90,11 @@ impl<T: Transport> Group<T> {
     /// Discards all states, and the name under which another job would find them until the next commit. Collective.
     pub fn clear_states(&mut self) -> Result<()> {
         self.call(|group| {
-            let cleared = group.on_states(|states, engine, _| states.clear(engine));
+            let cleared = group.on_states(|states, engine, _| {
+                // States in memory are discarded without an agreement of their own.
+                engine.check_faults()?;
+                states.clear(engine)
+            });
             let is_empty = group.states.version_id() == VersionId::INPUT;
             if is_empty && !mutant(Mutant::StatesAfterClearUsed) {
                 group.clears += 1;

@@ -84,6 +84,40 @@ fn the_first_commit_fails_after_a_failure_that_another_call_has_found() {
     assert!(!are_right);
 }
 
+/// Commits states after a failure that another call has found, with a wrong argument on rank 1, and then without. Returns
+/// whether the survivors agree on both.
+fn late_commit_is_agreed_on(seed: u64) -> bool {
+    let outcomes = play_group(3, seed, GroupConfig::default(), "2@1", |rank, group| {
+        group.put_state(rank.home(), &[1])?;
+        group.inject(1)?;
+        group.agree(1)?;
+        let argument = match rank {
+            Rank(1) => group.put_state(Node(9), &[1]),
+            _ => Ok(()),
+        };
+        let refused = group.commit_states_checked(true, argument);
+        Ok((
+            refused.err().map(|error| error.status),
+            group.commit_states(true)?,
+        ))
+    });
+    let of_survivors = outcomes.into_iter().take(2).map(Option::unwrap);
+    let outcomes: Vec<Option<_>> = of_survivors.map(Result::ok).collect();
+    let refused =
+        [Status::PeerArgument, Status::Argument].map(|status| Some((Some(status), false)));
+    outcomes == refused
+}
+
+#[test]
+fn a_commit_is_agreed_on_although_all_ranks_know_that_it_fails() {
+    let seeds: Vec<u64> = SEEDS
+        .filter(|seed| first_commit_sees_a_failure_before(*seed))
+        .collect();
+    assert!(seeds.iter().all(|seed| late_commit_is_agreed_on(*seed)));
+    let mutant = Mutant::LateCommitNotAgreedOn;
+    assert!(!with_mutant(mutant, || late_commit_is_agreed_on(seeds[0])));
+}
+
 /// A rank fails at each of its steps while all ranks leave. Returns the first run in which a survivor leaves as if no rank had
 /// failed, although an agreement has told it of the failure.
 fn left_despite_a_failure(seed: u64) -> Option<String> {

@@ -214,7 +214,8 @@ const OF_ONE_RANK: Mutant = Mutant::MixedAgreementsUsed;
 /// drafts; tests/group/main.rs, queries, external, gathered.rs, named.rs, stale_states.rs, states.rs, positions.rs, stored_rounds.rs,
 /// stored_sorts.rs, jobs.rs, shares.rs, protected.rs, parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect
 /// the others.
-const IN_GROUPS: [Mutant; 73] = [
+const IN_GROUPS: [Mutant; 74] = [
+    Mutant::LateCommitNotAgreedOn,
     Mutant::ReleasedFilesRemovedAtOnce,
     Mutant::StatesOfRefusedCommitDiscarded,
     Mutant::ErrorAfterCommitEndsIt,

@@ -330,9 +330,15 @@ impl Checkpoints {
         let same_faults = engine.members.faulty().len() == self.begun_without;
         let is_sound = same_faults && self.is_whole(engine);
         if !is_sound && !mutant(Mutant::CallerRoundSpansFailure) {
-            // All ranks know this, so there is nothing to agree on.
-            self.begin(engine, lost)?;
-            return Ok(StatesCommit::NONE);
+            let agreed = if mutant(Mutant::LateCommitNotAgreedOn) {
+                sound
+            } else {
+                engine.all_or_none(sound)
+            };
+            return match agreed {
+                Ok(()) => self.begin(engine, lost).map(|()| StatesCommit::NONE),
+                Err(error) => self.refused(engine, error, lost),
+            };
         }
         engine.round = self.version() + 1;
         let version_id = self.next_version_id(engine);
@@ -376,13 +382,23 @@ impl Checkpoints {
                 Ok(StatesCommit::NONE)
             }
             Verdict::Failed(status) => {
-                // After a wrong argument the caller repeats the call with the same states.
-                if status != Status::Argument || mutant(Mutant::StatesOfRefusedCommitDiscarded) {
-                    self.begin(engine, lost)?;
-                }
-                Err(agreed_error(status, result.error))
+                self.refused(engine, agreed_error(status, result.error), lost)
             }
         }
+    }
+
+    /// Ends a commit that failed on all ranks. After a wrong argument the caller repeats the call with the same states.
+    fn refused(
+        &mut self,
+        engine: &mut Engine<'_>,
+        error: Error,
+        lost: &mut RankSet,
+    ) -> Result<StatesCommit> {
+        let is_kept = matches!(error.status, Status::Argument | Status::PeerArgument);
+        if !is_kept || mutant(Mutant::StatesOfRefusedCommitDiscarded) {
+            self.begin(engine, lost)?;
+        }
+        Err(error)
     }
 
     /// Makes `version_id` the version that another job finds, if the states have a name. Collective.

@@ -47,6 +47,7 @@ impl<F: MpiApi> Protocol<F> {
                 }
                 _ => {
                     self.agreements = self.agreements.wrapping_add(1);
+                    self.is_agreed = true;
                     return Ok((seen, result >> CHECK_BITS));
                 }
             }

@@ -63,6 +63,8 @@ pub struct Protocol<F> {
     watch: Watch,
     /// The number of agreements that have ended.
     agreements: u32,
+    /// No message was posted since the last of them.
+    is_agreed: bool,
     dead: RankSet,
     /// The number of failures in the present communicator that all ranks know.
     known_failures: usize,
@@ -85,6 +87,7 @@ impl<F: MpiApi> Protocol<F> {
         Protocol {
             watch: Watch::new(timeout, mpi.me(), &absent, mpi.ranks()),
             agreements: 0,
+            is_agreed: false,
             dead: absent,
             pending: Pending::new(config.chunk),
             mpi,
@@ -160,6 +163,7 @@ impl<F: MpiApi> Transport for Protocol<F> {
     }
 
     fn send(&mut self, to: Rank, payload: Slice) -> Result<()> {
+        self.is_agreed = false;
         self.refuse_the_dead(to)?;
         // Open MPI drops its endpoint to a process that it has seen fail, and dereferences NULL in a large
         // send to it. It learns of failures only while it makes progress, so nothing changes between this
@@ -172,12 +176,14 @@ impl<F: MpiApi> Transport for Protocol<F> {
     }
 
     fn receive(&mut self, from: Rank, capacity: usize) -> Result<Ticket> {
+        self.is_agreed = false;
         self.refuse_the_dead(from)?;
         self.pending
             .receive(&mut self.mpi, from, self.epoch, capacity)
     }
 
     fn discard(&mut self, from: Rank, length: usize) -> Result<()> {
+        self.is_agreed = false;
         self.refuse_the_dead(from)?;
         self.pending
             .discard(&mut self.mpi, from, self.epoch, length)
@@ -214,6 +220,14 @@ impl<F: MpiApi> Transport for Protocol<F> {
             Repair::Agree => self.agree_alone(flag),
             Repair::Shrink => self.agree_after_barrier(flag),
         }
+    }
+
+    fn agreements(&self) -> u32 {
+        self.agreements
+    }
+
+    fn is_agreed(&self) -> bool {
+        self.is_agreed
     }
 
     fn recover(&mut self, keep: &[Ticket]) -> Result<RankSet> {
