@@ -7,11 +7,10 @@ use std::rc::Rc;
 use rayon::prelude::*;
 
 use super::{
-    NodeStates, SimulationRun, SimulationSetting, StoreKind, run, run_with_failures,
-    steps_until_last, with_one_more,
+    NodeStates, SimulationRun, SimulationSetting, StoreKind, position_of, run, run_with_failures,
 };
 use crate::harness::JobReport;
-use crate::transport::FailureMode;
+use crate::transport::{Failure, FailureMode, StepRecord};
 use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::rounds::Rounds;
 use ftsort_core::rounds::purity::PurityCheck;
@@ -314,4 +313,30 @@ fn judge_data_loss(
     } else {
         Err("data loss is reported, although the store holds the data".into())
     }
+}
+
+/// Returns these failures with one more, at each of these steps of a rank that does not fail yet.
+pub(crate) fn with_one_more(
+    failures: &[Failure],
+    steps: &[StepRecord],
+    mode: FailureMode,
+) -> Vec<Vec<Failure>> {
+    let has_failed = |rank| failures.iter().any(|failure| failure.rank == rank);
+    let steps = steps.iter().filter(|record| !has_failed(record.rank));
+    let one_more = steps.map(|record| Failure {
+        rank: record.rank,
+        step: record.step,
+        mode,
+    });
+    one_more
+        .map(|failure| [failures, &[failure]].concat())
+        .collect()
+}
+
+/// The number of steps up to the last failure. A run with one more failure after it has the same steps until then.
+pub(crate) fn steps_until_last(steps: &[StepRecord], failures: &[Failure]) -> usize {
+    let Some(last) = failures.last() else {
+        return 0;
+    };
+    position_of(steps, last).map_or(steps.len(), |index| index + 1)
 }

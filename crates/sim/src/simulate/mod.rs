@@ -36,6 +36,8 @@ use std::rc::Rc;
 
 #[cfg(feature = "trials")]
 pub use check::{Check, FailingRun, Tally};
+#[cfg(feature = "trials")]
+pub(crate) use check::{steps_until_last, with_one_more};
 
 use crate::harness::{Harness, JobOptions, JobReport, StoreKind};
 use crate::job::{InputSource, JobContext, JobRun};
@@ -197,36 +199,10 @@ pub fn run_with_failures(
     (result, setting.failures)
 }
 
-/// Returns these failures with one more, at each of these steps of a rank that does not fail yet.
-pub(crate) fn with_one_more(
-    failures: &[Failure],
-    steps: &[StepRecord],
-    mode: FailureMode,
-) -> Vec<Vec<Failure>> {
-    let has_failed = |rank| failures.iter().any(|failure| failure.rank == rank);
-    let steps = steps.iter().filter(|record| !has_failed(record.rank));
-    let one_more = steps.map(|record| Failure {
-        rank: record.rank,
-        step: record.step,
-        mode,
-    });
-    one_more
-        .map(|failure| [failures, &[failure]].concat())
-        .collect()
-}
-
 /// The numbers of the steps of a rank.
 pub(crate) fn steps_of(steps: &[StepRecord], rank: Rank) -> Vec<u32> {
     let steps = steps.iter().filter(|record| record.rank == rank);
     steps.map(|record| record.step).collect()
-}
-
-/// The number of steps up to the last failure. A run with one more failure after it has the same steps until then.
-pub(crate) fn steps_until_last(steps: &[StepRecord], failures: &[Failure]) -> usize {
-    let Some(last) = failures.last() else {
-        return 0;
-    };
-    position_of(steps, last).map_or(steps.len(), |index| index + 1)
 }
 
 /// The index of the step at which a failure is injected.
