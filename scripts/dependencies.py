@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks the licences, the sources and the versions of all packages that ftsort is built with.
 
-The packages are those of the lock files in LOCKED, which must be up to date. Every licence must be one of ALLOWED, except those of the tools in TOOLS, which must not be in the library. Every
-package comes from crates.io or from this repository. No package has two versions, except those in DUPLICATES. The
-program prints each violation and ends with status 1 if there is one.
+The packages are those of the lock files in LOCKED, which must be up to date. Every licence must be one of ALLOWED,
+except those of the tools in TOOLS, which must not be in the library. Every package comes from crates.io or from this
+repository. No package has two versions, except those in DUPLICATES. The program prints each violation and ends with
+status 1 if there is one.
 """
 
 import collections
@@ -96,7 +97,7 @@ def violations(metadata):
     return lines
 
 
-def needless(metadata):
+def unused_exceptions(metadata):
     """Returns the exceptions in DUPLICATES that the library's workspace does not need, as lines."""
     versions = collections.Counter(name for name, _ in {(one["name"], one["version"]) for one in metadata["packages"]})
     return [f"{name}: has one version; remove it from DUPLICATES of scripts/dependencies.py"
@@ -114,7 +115,7 @@ def read_metadata(manifest):
 
 def main():
     workspaces = [read_metadata(manifest) for manifest in LOCKED]
-    found = [line for metadata in workspaces for line in violations(metadata)] + needless(workspaces[0])
+    found = [line for metadata in workspaces for line in violations(metadata)] + unused_exceptions(workspaces[0])
     for line in found:
         print(line)
     if not found:

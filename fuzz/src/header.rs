@@ -21,8 +21,8 @@ mod letters {
     use ftsort_core::verify::border::Border;
     use ftsort_core::wire::{Reader, Writer};
     use ftsort_kernels::digest::Digest;
-    use ftsort_kernels::kernel::{Kernel, kernel_for};
-    use ftsort_kernels::record::{Fields, KeyKind, Layout};
+
+    use super::super::kernel;
 
     /// A value that was read is written as bytes that are read as the same value.
     fn stable(data: &[u8], reread: impl Fn(&[u8]) -> Option<Vec<u8>>) {
@@ -33,16 +33,6 @@ mod letters {
                 "differs from the parsed header"
             );
         }
-    }
-
-    fn kernel(record_bytes: usize) -> Box<dyn Kernel> {
-        let layout = Layout::new(Fields {
-            record_bytes,
-            key_bytes: record_bytes,
-            key: KeyKind::Bytes as i32,
-            ..Fields::default()
-        });
-        kernel_for(&layout.expect("bytes"), 1)
     }
 
     /// Reads the reports of ranks, each of which begins with its number of bytes.

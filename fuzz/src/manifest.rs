@@ -14,8 +14,8 @@ use ftsort_core::rounds::Note;
 use ftsort_core::store::named::StatesManifest;
 use ftsort_core::wire::Writer;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::kernel::{Kernel, kernel_for};
-use ftsort_kernels::record::{Fields, KeyKind, Layout};
+
+use super::kernel;
 
 /// Content that would be large is not made: a value of a few bytes may name any number of records.
 const MOST: u64 = 4096;
@@ -33,7 +33,7 @@ fn stable<T: PartialEq + std::fmt::Debug>(
 }
 
 /// The chunks of a source have ranges of its records, and no two of them share a record.
-fn divides(geometry: &Geometry) {
+fn check_chunks(geometry: &Geometry) {
     let chunks = geometry.chunks();
     let ends = (0..chunks.min(2)).chain(chunks.saturating_sub(2)..chunks);
     for chunk in ends.filter(|_| geometry.stripes <= MOST) {
@@ -47,7 +47,7 @@ fn divides(geometry: &Geometry) {
 }
 
 /// Each position of the output is in one of its files.
-fn has_places(manifest: &Manifest) {
+fn check_places(manifest: &Manifest) {
     let identity = &manifest.identity;
     let parts = OutputParts::new("output", identity);
     let records = manifest.geometry.records;
@@ -67,26 +67,16 @@ fn manifest(data: &[u8]) {
     let Some(manifest) = stable(data, Manifest::decode, Manifest::encode) else {
         return;
     };
-    divides(&manifest.geometry);
-    has_places(&manifest);
+    check_chunks(&manifest.geometry);
+    check_places(&manifest);
     let least = manifest
         .geometry
         .least_share(manifest.identity.record_bytes, manifest.block);
     assert!(least > 0 || manifest.geometry.records == 0);
 }
 
-fn kernel(record_bytes: usize) -> Box<dyn Kernel> {
-    let layout = Layout::new(Fields {
-        record_bytes,
-        key_bytes: record_bytes,
-        key: KeyKind::Bytes as i32,
-        ..Fields::default()
-    });
-    kernel_for(&layout.expect("bytes"), 1)
-}
-
 /// Cuts lie within the run, and read one block of it.
-fn is_cut(index: &RunIndex, record: &[u8]) {
+fn check_cuts(index: &RunIndex, record: &[u8]) {
     let record_bytes = index.record_bytes();
     let kernel = kernel(record_bytes);
     let mut record = record.to_vec();
@@ -134,7 +124,7 @@ fn run(data: &[u8], record: &[u8]) {
         Some(data.len() as u64)
     );
     if index.record_bytes() as u64 <= MOST {
-        is_cut(&index, record);
+        check_cuts(&index, record);
     }
 }
 

@@ -47,8 +47,8 @@ class Dependencies(unittest.TestCase):
     def test_an_exception_that_is_not_needed_is_reported(self):
         without = metadata()
         without["packages"] = [one for one in without["packages"] if one["id"] != "syn 2.0.0"]
-        self.assertEqual(dependencies.needless(metadata()), [])
-        self.assertIn("remove it", dependencies.needless(without)[0])
+        self.assertEqual(dependencies.unused_exceptions(metadata()), [])
+        self.assertIn("remove it", dependencies.unused_exceptions(without)[0])
 
 
 if __name__ == "__main__":

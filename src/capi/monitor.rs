@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::guard::without_group;
 use super::handle::{Handle, on_group, set};
-use super::settings::{read_or_default, write_sized};
+use super::settings::{read_or_default, write_sized, wrong_option};
 use super::status::ftsort_status;
-use super::tree::{rank_of, wrong};
+use super::tree::rank_of;
 use ftsort_core::group::{MonitorConfig, MonitorMode, MonitorState, TestProcedure};
 use ftsort_core::monitor::{Assignment, Suspicion};
 use ftsort_kernels::error::{Result, refuse};
@@ -176,7 +176,7 @@ unsafe fn read_options(
             0 => MonitorMode::Auto,
             1 => MonitorMode::Background,
             2 => MonitorMode::Foreground,
-            other => return Err(wrong("mode", other, "one of ftsort_monitor_mode")),
+            other => return Err(wrong_option("mode", other, "one of ftsort_monitor_mode")),
         },
         ..MonitorConfig::default()
     };
@@ -185,7 +185,7 @@ unsafe fn read_options(
         0 => Assignment::AllToAll,
         1 => Assignment::VCube,
         other => {
-            return Err(wrong(
+            return Err(wrong_option(
                 "assignment",
                 other,
                 "one of ftsort_monitor_assignment",
@@ -225,7 +225,13 @@ unsafe fn read_options(
     options.weights = match given.sharing {
         0 => false,
         1 => true,
-        other => return Err(wrong("sharing", other, "one of ftsort_monitor_sharing")),
+        other => {
+            return Err(wrong_option(
+                "sharing",
+                other,
+                "one of ftsort_monitor_sharing",
+            ));
+        }
     };
     let test = given.test.map(|run| {
         let user = given.user;

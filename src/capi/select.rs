@@ -135,14 +135,14 @@ impl<T> Numbers<'_, T> {
     /// # Safety
     /// The numbers are NULL or valid as long as the slice is used.
     unsafe fn read<'a>(&self, records: *mut c_void, record_bytes: usize) -> Result<&'a [T]> {
-        let Numbers((name, data), length) = *self;
+        let Numbers((name, data), (count_name, count)) = *self;
         let places = CArray {
             element_bytes: record_bytes,
-            ..CArray::of(("records", records.cast_const()), length)
+            ..CArray::of(("records", records.cast_const()), (count_name, count))
         };
         places.check()?;
-        CArray::of((name, data), length).check()?;
-        if length.1 == 0 {
+        CArray::of((name, data), (count_name, count)).check()?;
+        if count == 0 {
             return Ok(&[]);
         }
         if !data.is_aligned() {
@@ -152,7 +152,7 @@ impl<T> Numbers<'_, T> {
             ));
         }
         // SAFETY: not NULL, aligned, and valid by this function's contract.
-        Ok(unsafe { std::slice::from_raw_parts(data, length.1) })
+        Ok(unsafe { std::slice::from_raw_parts(data, count) })
     }
 }
 

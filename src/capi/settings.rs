@@ -211,6 +211,11 @@ pub(super) unsafe fn size_to_write<T>(name: &str, out: *const T) -> Result<usize
         })
 }
 
+/// The error of a member of the options of a function.
+pub(super) fn wrong_option(name: &str, value: i32, expected: &str) -> Error {
+    Error::argument(format!("options.{name} is {value}: pass {expected}"))
+}
+
 /// The error of a member of the configuration.
 pub(super) fn wrong(name: &str, value: impl Display, expected: &str) -> Error {
     Error::argument(format!("config.{name} is {value}, expected {expected}"))

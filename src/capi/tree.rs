@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use super::buffer::ftsort_buffer;
 use super::record::{ftsort_record, read_layout};
-use super::settings::read_or_default;
+use super::settings::{read_or_default, wrong_option};
 use ftsort_core::group::config::hash_of;
 use ftsort_core::group::protected::Order;
 use ftsort_core::group::{MergeOperation, TreeOptions};
@@ -138,7 +138,7 @@ impl Options {
             0 => Remedy::Delegate,
             1 => Remedy::Reroute,
             2 => Remedy::Partition,
-            other => return Err(wrong("reroute", other, "one of ftsort_tree_remedy")),
+            other => return Err(wrong_option("reroute", other, "one of ftsort_tree_remedy")),
         };
         if given.links.is_null() && given.link_count > 0 {
             return refuse(format!(
@@ -171,7 +171,7 @@ impl Options {
         let numbers = |operation| {
             let kind = KeyKind::from_code(given.key);
             let kind = kind.filter(|kind| kind.natural_bytes().is_some());
-            let kind = kind.ok_or_else(|| wrong("key", given.key, "a kind of number"))?;
+            let kind = kind.ok_or_else(|| wrong_option("key", given.key, "a kind of number"))?;
             Ok(MergeOperation::Numbers(Elementwise {
                 kind,
                 operation,
@@ -201,13 +201,9 @@ impl Options {
                     "options.operation is FTSORT_TREE_CALL, but options.merge is NULL: set the callback",
                 ),
             },
-            other => Err(wrong("operation", other, "one of ftsort_tree_op")),
+            other => Err(wrong_option("operation", other, "one of ftsort_tree_op")),
         }
     }
-}
-
-pub(super) fn wrong(name: &str, value: i32, expected: &str) -> Error {
-    Error::argument(format!("options.{name} is {value}: pass {expected}"))
 }
 
 /// Checks that a number is a rank of the group.

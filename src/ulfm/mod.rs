@@ -236,7 +236,7 @@ impl Mpi {
         let position = position.inspect_err(|_| comm.leave_to_mpi())?;
         let survivors = Rank::all(self.ranks).filter(|rank| position[rank.index()].is_some());
         Ok(SurvivorComm {
-            survivors: RankSet::from_ranks(self.ranks, survivors),
+            survivors: RankSet::of(self.ranks, survivors),
             comm,
         })
     }
@@ -258,10 +258,7 @@ impl Mpi {
         let positions: Vec<c_int> = (0..group.len()? as c_int).collect();
         let ranks = group.translate(&positions, &self.everyone)?;
         let known = ranks.into_iter().filter(|rank| *rank >= 0);
-        Ok(RankSet::from_ranks(
-            self.ranks,
-            known.map(|rank| Rank(rank as u32)),
-        ))
+        Ok(RankSet::of(self.ranks, known.map(|rank| Rank(rank as u32))))
     }
 }
 
@@ -351,7 +348,7 @@ impl MpiApi for Mpi {
     }
 
     fn absent(&self) -> RankSet {
-        RankSet::from_ranks(
+        RankSet::of(
             self.ranks,
             Rank::all(self.ranks).filter(|rank| self.position[rank.index()].is_none()),
         )

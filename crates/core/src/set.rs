@@ -56,6 +56,14 @@ impl Words {
     }
 }
 
+/// The bits of the numbers below `end`, in the word that begins with the number `first`.
+fn bits_below(end: usize, first: usize) -> u64 {
+    match end.saturating_sub(first) {
+        count @ 0..64 => (1 << count) - 1,
+        _ => u64::MAX,
+    }
+}
+
 impl<T: SetMember> Set<T> {
     /// Returns the empty set, for numbers below `length`.
     pub fn new(length: usize) -> Set<T> {
@@ -120,32 +128,17 @@ impl<T: SetMember> Set<T> {
 
     /// Removes the members with numbers below `end` that another set, of any length, has too.
     pub fn remove_below<U: SetMember>(&mut self, other: &Set<U>, end: usize) {
-        for (index, (word, removed)) in self
-            .words
-            .as_mut_slice()
-            .iter_mut()
-            .zip(other.words())
-            .enumerate()
-        {
-            let below = end.saturating_sub(index * 64);
-            let mask = if below < 64 {
-                (1 << below) - 1
-            } else {
-                u64::MAX
-            };
-            *word &= !(removed & mask);
+        let words = self.words.as_mut_slice().iter_mut().zip(other.words());
+        for (first, (word, removed)) in (0..).step_by(64).zip(words) {
+            *word &= !(removed & bits_below(end, first));
         }
     }
 
     /// Removes the members with numbers that are not in a range.
     pub fn retain_range(&mut self, range: Range<usize>) {
-        let below = |end: usize, first: usize| match end.saturating_sub(first) {
-            count @ 0..64 => (1 << count) - 1,
-            _ => u64::MAX,
-        };
         let words = self.words.as_mut_slice().iter_mut();
         for (first, word) in (0..).step_by(64).zip(words) {
-            *word &= below(range.end, first) & !below(range.start, first);
+            *word &= bits_below(range.end, first) & !bits_below(range.start, first);
         }
     }
 

@@ -293,11 +293,11 @@ impl Engine<'_> {
 
     /// Makes new failures known to the members and the observer.
     fn learn_of_failures(&mut self) -> Result<()> {
-        let dead = self.transport.recover(&self.late_tickets())?;
+        let failed = self.transport.recover(&self.late_tickets())?;
         let before = self.members.membership().clone();
-        let newly_dead = self.members.absorb(&dead);
-        self.stats.faults += newly_dead.len() as u64;
-        for rank in newly_dead {
+        let newly_failed = self.members.absorb(&failed);
+        self.stats.faults += newly_failed.len() as u64;
+        for rank in newly_failed {
             self.tell(Event::Failure(rank));
         }
         self.report_executors(&before);

@@ -69,7 +69,7 @@ impl Job<'_, '_> {
         let subcubes = members.cube().len() >> scope;
         let firsts = (0..subcubes as u32).map(|index| Node(index << scope));
         let roots = firsts.map(|first| root_of(members, first, scope));
-        let roots = RankSet::from_ranks(members.ranks(), roots);
+        let roots = RankSet::of(members.ranks(), roots);
         let limit = subcubes * (table::PER_ENTRY + self.algorithm.decision_limit(round));
         let reports = self
             .engine

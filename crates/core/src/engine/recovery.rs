@@ -110,7 +110,7 @@ impl Job<'_, '_> {
                 suspects.partition(|rank| held.contains(*rank));
             // A damaged file may be readable at some times only.
             let lost = if missing.is_empty() { held } else { missing };
-            self.redundancy.lost = RankSet::from_ranks(ranks, lost);
+            self.redundancy.lost = RankSet::of(ranks, lost);
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Job<'_, '_> {
                     let input = store.get(VersionId::INPUT, owner.home());
                     input.is_ok_and(|input| input.is_some())
                 };
-                RankSet::from_ranks(ranks, faulty.filter(is_readable))
+                RankSet::of(ranks, faulty.filter(is_readable))
             }
             _ => RankSet::new(ranks),
         })

@@ -286,7 +286,7 @@ mod tests {
             let all: Vec<Rank> = (0..ranks).map(|rank| Rank(rank * 3)).collect();
             let sets = all.split_at(split.index(all.len()));
             let sets: [&[Rank]; 2] = sets.into();
-            let sets = sets.map(|set| RankSet::from_ranks(600, set.iter().copied()));
+            let sets = sets.map(|set| RankSet::of(600, set.iter().copied()));
             let tree = |me| RelayTree::new(Rank(0), sets.clone(), me, fan_out);
             let trees: Vec<RelayTree> = all.iter().map(|me| tree(*me)).collect();
             let mut sizes = vec![1; ranks as usize];

@@ -377,7 +377,7 @@ pub fn counts_of_ranks(
     mut counts: BTreeMap<Rank, Vec<u64>>,
 ) -> std::result::Result<Vec<Vec<u64>>, RankSet> {
     let unknown = |rank: &Rank| !absent.contains(*rank) && !counts.contains_key(rank);
-    let lost = RankSet::from_ranks(ranks, Rank::all(ranks).filter(unknown));
+    let lost = RankSet::of(ranks, Rank::all(ranks).filter(unknown));
     if !lost.is_empty() {
         return Err(lost);
     }

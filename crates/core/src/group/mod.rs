@@ -230,17 +230,16 @@ impl<T: Transport> Group<T> {
     /// rank that returned alone would leave the others waiting for its messages. A call that breaks this rule is a
     /// defect, and its error tells the others that the rank has left.
     fn call<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
-        let before = self.transport.agreements();
+        let before = self.transport.agreement();
         self.local_call(|group| {
             let result = work(group);
             let sets_apart = matches!(&result, Err(error) if error.status.sets_apart());
-            let is_agreed = group.transport.agreements() != before && group.transport.is_agreed();
-            if sets_apart || is_agreed {
+            let last = group.transport.agreement();
+            if sets_apart || last.is_some() && last != before {
                 return result;
             }
-            Err(Error::internal(
-                "a collective call ended without an agreement",
-            ))
+            let text = "a collective call ended without an agreement";
+            Err(Error::internal(text))
         })
     }
 

@@ -10,7 +10,7 @@ use super::input::{FUNCTION, InputCopies, KeyedDigest, Prepared};
 use super::job::JobSetup;
 use super::{Argument, Group, JobKind, SortInput, Sorted, StepSetup};
 use crate::block::Block;
-use crate::engine::{HeldInputs, LoadOnly, repair_inputs};
+use crate::engine::{Checks, HeldInputs, LoadOnly, repair_inputs};
 use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::filter::Filter;
@@ -97,12 +97,8 @@ impl<T: Transport> Group<T> {
         let key = self.input_key(id, &prepared.layout);
         let checks = key.as_ref().map(|key| prepared.checks(key));
         let setup = JobSetup {
-            input: data.clone(),
-            key: key.as_ref(),
-            checks: checks.as_ref(),
-            record_bytes: prepared.layout.record_bytes(),
             retains: true,
-            ..JobSetup::default()
+            ..setup_of(&data, &prepared, key.as_ref(), checks.as_ref())
         };
         let loaded = self.run_job(absent, setup, &LoadOnly)?;
         let own = loaded.blocks.get(&self.members.me().home());
@@ -189,13 +185,7 @@ impl<T: Transport> Group<T> {
             // Inputs of failed ranks keep their digests.
             let key = group.input_key(input.id, &prepared.layout);
             let checks = key.as_ref().map(|key| prepared.checks(key));
-            let setup = JobSetup {
-                input: data.clone(),
-                key: key.as_ref(),
-                checks: checks.as_ref(),
-                record_bytes: prepared.layout.record_bytes(),
-                ..JobSetup::default()
-            };
+            let setup = setup_of(&data, &prepared, key.as_ref(), checks.as_ref());
             group.run_update(absent, setup, &mut input.held)?;
             let seed = input.id;
             input.digest = checks.map(|checks| KeyedDigest {
@@ -321,5 +311,21 @@ impl<T: Transport> Group<T> {
             input.held.give_up(&lost);
         }
         sorted
+    }
+}
+
+/// The parts of a job that loads the records of this rank.
+fn setup_of<'a>(
+    data: &Slice,
+    prepared: &Prepared<'_>,
+    key: Option<&'a DigestKey>,
+    checks: Option<&'a Checks<'a>>,
+) -> JobSetup<'a> {
+    JobSetup {
+        input: data.clone(),
+        key,
+        checks,
+        record_bytes: prepared.layout.record_bytes(),
+        ..JobSetup::default()
     }
 }

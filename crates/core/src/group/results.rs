@@ -276,7 +276,7 @@ pub(super) fn none_failed(
         .faulty()
         .iter()
         .filter(|rank| !absent.contains(*rank));
-    *lost = RankSet::from_ranks(members.ranks(), failed);
+    *lost = RankSet::of(members.ranks(), failed);
     if lost.is_empty() {
         return Ok(());
     }

@@ -96,7 +96,7 @@ mod tests {
 
     fn set(ranks: usize, some: &[u32]) -> RankSet {
         let some = some.iter().map(|rank| Rank(*rank));
-        RankSet::from_ranks(
+        RankSet::of(
             ranks,
             some.filter(|rank| rank.0 > 0 && rank.index() < ranks),
         )

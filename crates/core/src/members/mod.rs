@@ -291,7 +291,7 @@ impl Members {
                 && !is_reserve(rank)
         };
         let of = |excluded: &dyn Fn(&Rank) -> bool| {
-            RankSet::from_ranks(self.ranks, self.survivors().filter(excluded))
+            RankSet::of(self.ranks, self.survivors().filter(excluded))
         };
         let (stopped, reserve) = (of(&is_stopped), of(&is_reserve));
         self.stopped = stopped;
@@ -472,7 +472,7 @@ mod tests {
     fn the_survivors_on_the_host_of_a_rank_are_counted() {
         let mut members = Members::new(Rank(1), 5);
         members.set_hosts(vec![7, 8, 8, 8, 7]);
-        members.absorb(&RankSet::from_ranks(5, [Rank(0), Rank(3)]));
+        members.absorb(&RankSet::of(5, [Rank(0), Rank(3)]));
         assert_eq!((members.living_here(), members.is_one_host()), (2, false));
         members.set_hosts(vec![0, 8, 8, 0, 8]);
         assert_eq!((members.living_here(), members.is_one_host()), (3, true));
@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn places_in_a_set_are_consecutive() {
-        let set = RankSet::from_ranks(6, [1, 4, 5].map(Rank));
+        let set = RankSet::of(6, [1, 4, 5].map(Rank));
         assert_eq!(set.place_of(Rank(4)), Some(1));
         assert_eq!(set.place_of(Rank(2)), None);
     }
@@ -501,7 +501,7 @@ mod tests {
                     .filter(|rank| *rank != me)
                     .collect();
                 let before = (members.epoch(), members.faulty().len());
-                let newly_failed = members.absorb(&RankSet::from_ranks(ranks, failed));
+                let newly_failed = members.absorb(&RankSet::of(ranks, failed));
                 prop_assert_eq!(members.faulty().len(), before.1 + newly_failed.len());
                 prop_assert_eq!(members.epoch(), before.0 + u32::from(!newly_failed.is_empty()));
             }
@@ -525,8 +525,8 @@ mod tests {
             for (action, some) in steps {
                 let some = some.into_iter().filter(|rank| (*rank as usize) < ranks).map(Rank);
                 match action {
-                    0 => drop(members.absorb(&RankSet::from_ranks(ranks, some.filter(|rank| rank.0 > 0)))),
-                    1 => drop(members.exclude(&RankSet::from_ranks(ranks, some))),
+                    0 => drop(members.absorb(&RankSet::of(ranks, some.filter(|rank| rank.0 > 0)))),
+                    1 => drop(members.exclude(&RankSet::of(ranks, some))),
                     2 => some.for_each(|rank| members.excluded_for_corruption(rank)),
                     _ => members.readmit_all(),
                 }
@@ -559,7 +559,7 @@ mod tests {
             let working = ranks - spares;
             for wave in waves {
                 let wave = wave.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
-                members.absorb(&RankSet::from_ranks(ranks, wave.map(Rank)));
+                members.absorb(&RankSet::of(ranks, wave.map(Rank)));
                 members.readmit_all();
                 let mut all: Vec<Node> = members.survivors().flat_map(|rank| members.nodes_of(rank)).collect();
                 all.sort();
@@ -583,7 +583,7 @@ mod tests {
         #[test]
         fn decodes_an_encoded_set(ranks in 1_usize..200, members: Vec<u32>) {
             let members = members.into_iter().map(|rank| Rank(rank % ranks as u32));
-            let set = RankSet::from_ranks(ranks, members);
+            let set = RankSet::of(ranks, members);
             let bytes = set.to_bytes();
             prop_assert_eq!(bytes.len(), RankSet::new(ranks).to_bytes().len());
             prop_assert_eq!(RankSet::from_bytes(ranks, &bytes), set);
@@ -591,7 +591,7 @@ mod tests {
 
         #[test]
         fn fingerprints_of_different_sets_differ(ranks in 1_usize..200, one: u32, other: u32) {
-            let set = |rank: u32| RankSet::from_ranks(ranks, [Rank(rank % ranks as u32)]);
+            let set = |rank: u32| RankSet::of(ranks, [Rank(rank % ranks as u32)]);
             let equal = one % ranks as u32 == other % ranks as u32;
             prop_assert_eq!(set(one).fingerprint() == set(other).fingerprint(), equal);
         }

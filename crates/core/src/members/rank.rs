@@ -60,11 +60,6 @@ impl SetMember for Rank {
 pub type RankSet = Set<Rank>;
 
 impl RankSet {
-    /// The set of these ranks.
-    pub fn from_ranks(ranks: usize, members: impl IntoIterator<Item = Rank>) -> RankSet {
-        RankSet::of(ranks, members)
-    }
-
     /// The number of ranks of the group.
     pub fn ranks(&self) -> usize {
         self.length()

@@ -76,7 +76,7 @@ impl Spares {
     /// Breaks the rules at the end of a job, where a mutant says so.
     pub fn end_job(&mut self) {
         if mutant(Mutant::SparesReadmitted) {
-            self.idle = RankSet::from_ranks(0, []);
+            self.idle = RankSet::of(0, []);
         }
         if mutant(Mutant::SuccessorsForgotten) {
             self.successors.clear();

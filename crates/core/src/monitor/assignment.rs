@@ -68,7 +68,7 @@ impl Assignment {
             Assignment::VCube => {
                 let dimensions = 0..VCube::for_ranks(ranks).dimension();
                 let firsts = dimensions.filter_map(|s| first_member(rank.home(), s, group));
-                RankSet::from_ranks(ranks, firsts)
+                RankSet::of(ranks, firsts)
             }
         }
     }
@@ -88,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn set(ranks: usize, members: impl IntoIterator<Item = u32>) -> RankSet {
-        RankSet::from_ranks(ranks, members.into_iter().map(Rank))
+        RankSet::of(ranks, members.into_iter().map(Rank))
     }
 
     fn numbers(ranks: Vec<Rank>) -> Vec<u32> {
@@ -181,7 +181,7 @@ mod tests {
         fn events_reach_all_members_within_log_n_rounds((ranks, group, outside) in groups()) {
             let graph = graph(ranks, &group, &outside);
             // For each member, the members with events that it knows.
-            let own = |rank| RankSet::from_ranks(ranks, [rank]);
+            let own = |rank| RankSet::of(ranks, [rank]);
             let mut known: Vec<RankSet> = Rank::all(ranks).map(own).collect();
             for _ in 0..VCube::for_ranks(ranks).dimension() {
                 let before = known.clone();

@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn failed_ranks_and_missing_measurements_are_ignored() {
         let mut group = warmed_up(MonitorOptions::default());
-        group.mark_failed(&RankSet::from_ranks(4, [Rank(3)]));
+        group.mark_failed(&RankSet::of(4, [Rank(3)]));
         group.end_interval(&[
             (Rank(0), 1.0),
             (Rank(3), 1.0),

@@ -96,7 +96,7 @@ impl Report {
 /// Returns the ranks with an odd counter.
 pub fn not_recommended(counters: &[u32]) -> RankSet {
     let ranks = Rank::all(counters.len());
-    RankSet::from_ranks(
+    RankSet::of(
         counters.len(),
         ranks.filter(|rank| counters[rank.index()] % 2 == 1),
     )
@@ -248,7 +248,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn all(ranks: usize) -> RankSet {
-        RankSet::from_ranks(ranks, Rank::all(ranks))
+        RankSet::of(ranks, Rank::all(ranks))
     }
 
     fn report(counters: &[u32], reply_times: &[Option<f64>], round: u32) -> Report {
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_slow_rank_is_excluded_or_weighted_or_neither() {
-        let two = RankSet::from_ranks(4, [Rank(2)]);
+        let two = RankSet::of(4, [Rank(2)]);
         let out = decided(false, false, 2.0, 1);
         assert_eq!((out.excluded, out.weights), (two.clone(), vec![]));
         let weighed = decided(false, true, 2.0, 1);
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn reports_from_outside_the_group_are_ignored() {
         let mut group_view = GroupView::new(4, &MonitorOptions::default());
-        let group = RankSet::from_ranks(4, [1, 2, 3].map(Rank));
+        let group = RankSet::of(4, [1, 2, 3].map(Rank));
         group_view.merge_counters(&four_reports(9.0, 1), &group);
         assert_eq!(group_view.counters(), [0; 4]);
     }
@@ -333,7 +333,7 @@ mod tests {
         );
         assert!(view.is_untestable(Rank(3)) && !view.is_untestable(Rank(1)));
         let suspects = view.suspects_by(&[0, 1, 0, 1]);
-        assert_eq!(suspects, RankSet::from_ranks(4, [Rank(1)]));
+        assert_eq!(suspects, RankSet::of(4, [Rank(1)]));
     }
 
     proptest! {
@@ -378,7 +378,7 @@ mod tests {
                 };
                 let reports: Vec<(Rank, Report)> =
                     Rank::all(ranks).filter(|rank| ranks == 1 || rank.index() != failed).map(report_of).collect();
-                let group = RankSet::from_ranks(ranks, reports.iter().map(|(rank, _)| *rank));
+                let group = RankSet::of(ranks, reports.iter().map(|(rank, _)| *rank));
                 for group_view in &mut views {
                     group_view.merge_counters(&reports, &group);
                     let reply_times = group_view.reply_times(&reports);

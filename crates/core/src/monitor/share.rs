@@ -115,7 +115,7 @@ pub fn worth_excluding(
     let without_work = cube.nodes().filter(|node| !group.contains(Rank(node.0)));
     let mut faulty = NodeSet::of(cube.len(), without_work);
     let outside = candidates.iter().filter(|rank| !group.contains(*rank));
-    let mut out = RankSet::from_ranks(ranks, outside);
+    let mut out = RankSet::of(ranks, outside);
     let mut bytes: Vec<f64> = loads.iter().map(|load| load.bytes as f64).collect();
     let mut inside: Vec<Rank> = candidates
         .iter()
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn set(ranks: usize, some: &[u32]) -> RankSet {
-        RankSet::from_ranks(ranks, some.iter().copied().map(Rank))
+        RankSet::of(ranks, some.iter().copied().map(Rank))
     }
 
     fn loads(slowdowns: &[f64]) -> Vec<RankLoad> {
@@ -288,7 +288,7 @@ mod tests {
             let ranks = slow.len();
             let loads: Vec<RankLoad> =
                 slow.iter().map(|(slowdown, bytes)| RankLoad { slowdown: *slowdown, bytes: *bytes }).collect();
-            let some = |flags: &[bool]| RankSet::from_ranks(ranks, Rank::all(ranks).filter(|rank| flags[rank.index()]));
+            let some = |flags: &[bool]| RankSet::of(ranks, Rank::all(ranks).filter(|rank| flags[rank.index()]));
             let (candidates, mut group) = (some(&chosen), some(&inside));
             group.insert(Rank(0));
             let out = worth_excluding(&candidates, &group, &loads, rounds);

@@ -72,9 +72,9 @@ impl Syndrome {
     pub fn group(&self) -> RankSet {
         let ranks = self.counters.len();
         let recommended = self.survivors().filter(|rank| self.is_recommended(*rank));
-        let group = RankSet::from_ranks(ranks, recommended);
+        let group = RankSet::of(ranks, recommended);
         if group.is_empty() {
-            RankSet::from_ranks(ranks, self.survivors())
+            RankSet::of(ranks, self.survivors())
         } else {
             group
         }
@@ -83,7 +83,7 @@ impl Syndrome {
     /// Returns the survivors that are not recommended.
     pub fn outside(&self) -> RankSet {
         let outside = self.survivors().filter(|rank| !self.is_recommended(*rank));
-        RankSet::from_ranks(self.counters.len(), outside)
+        RankSet::of(self.counters.len(), outside)
     }
 
     fn set(&mut self, rank: Rank, counter: u32) {
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn failed_ranks_are_never_recommended() {
         let mut syndrome = syndrome_of(4, &[(1, 1)]);
-        let failed = RankSet::from_ranks(4, [Rank(1), Rank(2)]);
+        let failed = RankSet::of(4, [Rank(1), Rank(2)]);
         syndrome.mark_failed(&failed);
         assert_eq!(syndrome.counters(), [0, 1, 1, 0]);
         assert!(syndrome.merge(Rank(2), 4));
@@ -184,7 +184,7 @@ mod tests {
     fn without_a_recommended_rank_all_survivors_are_the_group() {
         let mut syndrome = syndrome_of(3, &[(0, 1), (1, 3), (2, 1)]);
         assert_eq!(numbers(&syndrome.group()), [0, 1, 2]);
-        syndrome.mark_failed(&RankSet::from_ranks(3, [Rank(1)]));
+        syndrome.mark_failed(&RankSet::of(3, [Rank(1)]));
         assert_eq!(numbers(&syndrome.group()), [0, 2]);
         assert_eq!(numbers(&syndrome.outside()), [0, 2]);
     }

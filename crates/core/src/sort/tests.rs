@@ -195,7 +195,7 @@ fn survivors_have_equal_shares_after_failures() {
     let kernel = kernel();
     let inputs = inputs("random", 16, 4000);
     let mut members = Members::new(Rank(3), 16);
-    members.absorb(&RankSet::from_ranks(16, [0, 1, 2, 7, 8, 12, 13].map(Rank)));
+    members.absorb(&RankSet::of(16, [0, 1, 2, 7, 8, 12, 13].map(Rank)));
     for (name, algorithm) in &algorithms(&*kernel, 4)[..BALANCED] {
         let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
         let mean = 16.0 * 4000.0 / 9.0;
@@ -221,7 +221,7 @@ fn shares_are_in_proportion_to_weights() {
     ] {
         let inputs = inputs("random", ranks, 4000);
         let mut members = Members::new(Rank(3 % ranks as u32), ranks);
-        members.absorb(&RankSet::from_ranks(ranks, failed.into_iter().map(Rank)));
+        members.absorb(&RankSet::of(ranks, failed.into_iter().map(Rank)));
         let weights: Vec<u8> = (0..ranks as u8)
             .map(|rank| [16, 8, 4, 0, 16][rank as usize % 5])
             .collect();
@@ -297,7 +297,7 @@ proptest! {
         let mut members = Members::new(Rank(0), ranks);
         members.weigh(&weights);
         let failed = failed.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
-        members.absorb(&RankSet::from_ranks(ranks, failed.map(Rank)));
+        members.absorb(&RankSet::of(ranks, failed.map(Rank)));
         for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
             let shares = shares(&*algorithm, &*kernel, &members, &bytes_of(&inputs), dense);
             if dense {
@@ -358,7 +358,7 @@ proptest! {
         let ranks = inputs.len();
         let mut members = Members::new(Rank(0), ranks);
         let failed = failed.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
-        members.absorb(&RankSet::from_ranks(ranks, failed.map(Rank)));
+        members.absorb(&RankSet::of(ranks, failed.map(Rank)));
         for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
             shares(&*algorithm, &*kernel, &members, &inputs, dense);
         }

@@ -496,7 +496,7 @@ mod tests {
         let mut store = open(&folder, 1).unwrap();
         let with_failed = |rank: u32| VersionId {
             version: 3,
-            faults: RankSet::from_ranks(4, [Rank(rank)]).fingerprint(),
+            faults: RankSet::of(4, [Rank(rank)]).fingerprint(),
         };
         store.put(with_failed(1), Node(2), &sample()).unwrap();
         assert_eq!(store.get(with_failed(2), Node(2)).unwrap(), None);

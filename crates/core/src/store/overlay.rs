@@ -176,7 +176,7 @@ mod tests {
         let mut overlay = Overlay {
             below: &mut below,
             above: &mut above,
-            unchanged: Some(RankSet::from_ranks(2, [Rank(1)])),
+            unchanged: Some(RankSet::of(2, [Rank(1)])),
         };
         assert_eq!(overlay.get(VersionId::INPUT, Node(0)), Ok(None));
         assert_eq!(overlay.get(VersionId::INPUT, Node(1)), Ok(Some(block(2))));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn set(ranks: usize, members: impl IntoIterator<Item = u32>) -> RankSet {
-        RankSet::from_ranks(ranks, members.into_iter().map(Rank))
+        RankSet::of(ranks, members.into_iter().map(Rank))
     }
 
     fn equal(ranks: usize, sets: &[&RankSet]) -> bool {

@@ -109,11 +109,8 @@ pub trait Transport {
     /// Collective.
     fn agree(&mut self, flag: u32) -> Result<Agreed>;
 
-    /// The number of agreements that have ended on this rank; it wraps around.
-    fn agreements(&self) -> u32;
-
-    /// Returns whether no message was posted since the last agreement.
-    fn is_agreed(&self) -> bool;
+    /// The number of the last agreement, which wraps around. None: a message was posted since, or there was none.
+    fn agreement(&self) -> Option<u32>;
 
     /// Makes all survivors hold the same set of failed ranks, returns all failures so far, and clears every
     /// message that is still in transit. Messages that survivors have sent arrive at the receives that are

@@ -251,7 +251,7 @@ impl GroupSimulation {
     pub fn recommended(&self) -> RankSet {
         let ranks = self.known.len();
         let even = |rank: &Rank| self.known[rank.index()].is_multiple_of(2);
-        RankSet::from_ranks(ranks, Rank::all(ranks).filter(even))
+        RankSet::of(ranks, Rank::all(ranks).filter(even))
     }
 
     /// Returns the changes since the last call.

@@ -259,7 +259,7 @@ impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
     ) -> std::result::Result<Tally, String> {
         let ranks = self.inputs.len();
         let mut members = Members::new(survivors[0].0, ranks);
-        members.absorb(&RankSet::from_ranks(ranks, first.failed.iter().copied()));
+        members.absorb(&RankSet::of(ranks, first.failed.iter().copied()));
         let mut all: NodeStates = Vec::new();
         for (rank, outcome) in survivors {
             let states = outcome.result.iter().flatten();

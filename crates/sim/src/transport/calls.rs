@@ -135,7 +135,7 @@ impl SimState {
             }
         }
         let failed = members.iter().filter(|rank| !counted.contains(**rank));
-        let failed = RankSet::from_ranks(self.ranks(), failed.copied());
+        let failed = RankSet::of(self.ranks(), failed.copied());
         let living: Vec<Rank> = counted.iter().filter(|rank| self.is_alive(*rank)).collect();
         match call {
             CollectiveCall::Agree => {
@@ -251,7 +251,7 @@ impl SimState {
             CollectiveCall::Barrier if others > 0 => CallResult::Passed(Outcome::Failed),
             CollectiveCall::Barrier => CallResult::Passed(Outcome::Fine),
             CollectiveCall::Shrink => {
-                let alone = RankSet::from_ranks(ranks, [rank]);
+                let alone = RankSet::of(ranks, [rank]);
                 self.comms.push(Communicator::new(alone, 0));
                 CallResult::Shrunk(self.comms.len() - 1)
             }

@@ -179,7 +179,7 @@ impl SimState {
             slow_observer,
             slow_rank,
         };
-        let everyone = RankSet::from_ranks(ranks, Rank::all(ranks));
+        let everyone = RankSet::of(ranks, Rank::all(ranks));
         let none = Rc::new(RankSet::new(ranks));
         let woken: Rc<RefCell<Vec<Rank>>> = Rc::default();
         SimState {
@@ -504,7 +504,7 @@ impl SimState {
             let members = &self.comms[process.comm].members;
             let known = process.known_failures.iter();
             let seen = known.filter(|other| members.contains(*other));
-            process.seen_failures = Rc::new(RankSet::from_ranks(ranks, seen));
+            process.seen_failures = Rc::new(RankSet::of(ranks, seen));
             process.seen_count = process.seen_failures.len();
             process.seen_at = seen_at;
         }
@@ -526,7 +526,7 @@ impl SimState {
         if members.len() == self.ranks() {
             return RankSet::new(self.ranks());
         }
-        RankSet::from_ranks(
+        RankSet::of(
             self.ranks(),
             everyone.filter(|rank| !members.contains(*rank)),
         )

@@ -195,7 +195,7 @@ fn find_failed(transport: &mut dyn Transport) -> Result<RankSet> {
 fn expect_failed(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> {
     let failed = find_failed(transport)?;
     let expected = expected.iter().map(|rank| Rank(*rank));
-    let expected = RankSet::from_ranks(transport.ranks(), expected);
+    let expected = RankSet::of(transport.ranks(), expected);
     expect(failed == expected, "the set of failed ranks is wrong")
 }
 

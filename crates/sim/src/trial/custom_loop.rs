@@ -70,7 +70,7 @@ impl CustomLoop<'_, '_, '_> {
                 .filter(|rank| !self.context.absent.contains(*rank))
                 .collect();
             if !late.is_empty() {
-                *self.context.lost = RankSet::from_ranks(self.trial.ranks, late);
+                *self.context.lost = RankSet::of(self.trial.ranks, late);
                 return Err(Error::new(
                     Status::DataLost,
                     "a rank failed before its input was stored",

@@ -32,7 +32,7 @@ pub(super) fn judge_early_loss(
     }
     // Jobs in which the survivors knew all counts of arrays use a store.
     let lost_counts = |outcome: &SortOutcome| {
-        let lost = RankSet::from_ranks(trial.ranks, outcome.lost.iter().copied());
+        let lost = RankSet::of(trial.ranks, outcome.lost.iter().copied());
         let unknown = unknown_counts(&lost);
         trial.arrays > 0
             && outcome

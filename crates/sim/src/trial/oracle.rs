@@ -463,7 +463,7 @@ fn may_refuse(trial: &Trial, outcome: &SortOutcome) -> bool {
     (0..1_u32 << late.len()).any(|subset| {
         let chosen = (0..).zip(&late).filter(|(bit, _)| subset >> bit & 1 == 1);
         let failed = absent.iter().chain(chosen.map(|(_, rank)| rank));
-        let failed = RankSet::from_ranks(trial.ranks, failed.copied());
+        let failed = RankSet::of(trial.ranks, failed.copied());
         let survivor = Rank::all(trial.ranks).find(|rank| !failed.contains(*rank));
         let Some(survivor) = survivor else {
             return false;

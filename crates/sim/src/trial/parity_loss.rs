@@ -20,7 +20,7 @@ pub(super) fn judge_loss_of_parity(
         // of an excluded rank.
         return None;
     }
-    let ranks = |ranks: &[Rank]| RankSet::from_ranks(trial.ranks, ranks.iter().copied());
+    let ranks = |ranks: &[Rank]| RankSet::of(trial.ranks, ranks.iter().copied());
     let (known, failed) = (ranks(known), ranks(&outcome.failed));
     let is_beyond = |known: &RankSet, failed: &RankSet| {
         let groups = groups_without(trial, shape, known, outcome);

@@ -501,7 +501,7 @@ fn none_failed(context: &mut JobContext<'_, '_>) -> Result<()> {
     let members = context.engine.members();
     let failed = members.faulty().iter();
     let failed = failed.filter(|rank| !before.contains(*rank));
-    *context.lost = RankSet::from_ranks(members.ranks(), failed);
+    *context.lost = RankSet::of(members.ranks(), failed);
     if context.lost.is_empty() {
         return Ok(());
     }

@@ -11,7 +11,7 @@ pub fn members_after(trial: &Trial, survivor: Rank, outcome: &SortOutcome) -> Me
     let mut members = Members::new(survivor, trial.ranks);
     members.set_spares(trial.spares.min(trial.ranks - 1));
     for (_, failed) in &outcome.agreed_failures {
-        members.absorb(&RankSet::from_ranks(trial.ranks, failed.iter().copied()));
+        members.absorb(&RankSet::of(trial.ranks, failed.iter().copied()));
     }
     members
 }

@@ -403,7 +403,7 @@ fn a_result_is_found_after_failures() {
                 group.fault_check()?;
             }
             let sorted = group.sort_stored(SortInput::of_keys(&records(rank)));
-            let lost = RankSet::from_ranks(RANKS, [Rank(2)].into_iter().filter(|_| !checks));
+            let lost = RankSet::of(RANKS, [Rank(2)].into_iter().filter(|_| !checks));
             assert_eq!(*group.lost_ranks(), lost);
             Ok(parts(&sorted?))
         });

@@ -577,7 +577,7 @@ fn report(
         let had_node = |home: &Rank| held_with.is_executing(*home) || members.is_faulty(*home);
         home.filter(had_node).or_else(|| held_with.executor(node))
     });
-    *lost = RankSet::from_ranks(ranks, homes);
+    *lost = RankSet::of(ranks, homes);
     let text = format!("the state of node {gone} is lost");
     Err(Error::new(Status::DataLost, text))
 }

@@ -47,7 +47,7 @@ impl HeldInputs {
                 input.is_ok_and(|input| input.is_some())
             };
             let ranks = self.state.held.ranks();
-            self.state.held = RankSet::from_ranks(ranks, Rank::all(ranks).filter(has));
+            self.state.held = RankSet::of(ranks, Rank::all(ranks).filter(has));
         }
         if let Some(membership) = membership {
             self.state.membership = membership.clone();

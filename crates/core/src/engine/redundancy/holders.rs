@@ -254,7 +254,7 @@ mod tests {
             members.set_spares(spares.min(ranks - 1));
             members.set_hosts(hosts[..ranks].to_vec());
             let failed = failed.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
-            members.absorb(&RankSet::from_ranks(ranks, failed.map(Rank)));
+            members.absorb(&RankSet::of(ranks, failed.map(Rank)));
             let node = Node(node % members.cube().len() as u32);
             let found = holders(node, &members, members.membership(), copies);
             let survivors: Vec<Rank> = members.survivors().collect();
@@ -290,7 +290,7 @@ mod tests {
             members.set_hosts(hosts[..ranks].to_vec());
             let some = |some: Vec<u32>| {
                 let some = some.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
-                RankSet::from_ranks(ranks, some.map(Rank))
+                RankSet::of(ranks, some.map(Rank))
             };
             members.absorb(&some(failed));
             members.exclude(&some(excluded));

@@ -184,7 +184,7 @@ impl Job<'_, '_> {
         let trusted: RankSet = match self.parity() {
             Some(shape) => {
                 let groups = grouping(self.engine.members, shape).groups;
-                RankSet::from_ranks(ranks, groups.into_iter().flatten())
+                RankSet::of(ranks, groups.into_iter().flatten())
             }
             None => RankSet::new(ranks),
         };
@@ -197,9 +197,9 @@ impl Job<'_, '_> {
             let without = |bit: u8| {
                 let has = |words: &Slice| words[0] >> (kind * PER_KIND) & bit != 0;
                 let having = reports.clone().filter(|(_, words)| has(words));
-                let having = RankSet::from_ranks(ranks, having.map(|(rank, _)| *rank));
+                let having = RankSet::of(ranks, having.map(|(rank, _)| *rank));
                 let without = Rank::all(ranks).filter(|rank| !having.contains(*rank));
-                RankSet::from_ranks(ranks, without)
+                RankSet::of(ranks, without)
             };
             let erased = Erased {
                 data: without(HAS_DATA),

@@ -224,7 +224,7 @@ mod tests {
             held in prop::collection::vec(0_u32..100, 0..50),
         ) {
             let held = held.into_iter().filter(|rank| (*rank as usize) < ranks).map(Rank);
-            let held = RankSet::from_ranks(ranks, held);
+            let held = RankSet::of(ranks, held);
             let message = encode_held(&held);
             prop_assert!(message.len() <= 1 + held.to_bytes().len());
             prop_assert!(decode_held(ranks, &message).into_iter().eq(held.iter()));

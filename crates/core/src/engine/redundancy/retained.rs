@@ -455,7 +455,7 @@ impl Job<'_, '_> {
         let nodes = members.cube().nodes();
         let last = nodes.filter_map(|node| self.progress.last_executor(node, members));
         let failed = last.filter(|rank| members.is_faulty(*rank));
-        RankSet::from_ranks(members.ranks(), failed)
+        RankSet::of(members.ranks(), failed)
     }
 }
 
@@ -479,7 +479,7 @@ mod tests {
         ) {
             let within = |some: Vec<u32>, most: usize| {
                 let some = some.into_iter().filter(|rank| (*rank as usize) < ranks);
-                RankSet::from_ranks(ranks, some.take(most).map(Rank))
+                RankSet::of(ranks, some.take(most).map(Rank))
             };
             let mut members = Members::new(Rank(0), ranks);
             members.set_hosts(hosts[..ranks].to_vec());

@@ -68,7 +68,7 @@ impl Job<'_, '_> {
             }
         }
         let ranks = self.engine.members.ranks();
-        let available = RankSet::from_ranks(ranks, owners.keys().copied());
+        let available = RankSet::of(ranks, owners.keys().copied());
         for rank in encoding.beyond_repair(&available, &erased.shares) {
             wanted.remove(&rank);
         }

@@ -44,10 +44,10 @@ pub fn update_inputs(
         let had_failed = parts.absent.contains(*rank) || mutant(Mutant::InputsOfTwoVersions);
         engine.members.is_faulty(*rank) && had_failed && !has_none
     };
-    let unchanged = RankSet::from_ranks(ranks, Rank::all(ranks).filter(is_unchanged));
+    let unchanged = RankSet::of(ranks, Rank::all(ranks).filter(is_unchanged));
     let without_new = parts.absent.iter();
     let absent = without_new.filter(|rank| !unchanged.contains(*rank));
-    let absent = RankSet::from_ranks(ranks, absent);
+    let absent = RankSet::of(ranks, absent);
     let encoded = below.encoding(Covered::Inputs).into_iter();
     let encoded = encoded.flat_map(|encoding| encoding.mine.clone());
     let is_kept = |(node, _): &(Node, Block)| {
@@ -66,7 +66,7 @@ pub fn update_inputs(
     };
     let mut job = Job::new(engine, &LoadOnly, parts);
     let held = state.held.iter().filter(|rank| unchanged.contains(*rank));
-    job.redundancy.held = RankSet::from_ranks(ranks, held);
+    job.redundancy.held = RankSet::of(ranks, held);
     job.redundancy.raw = raw;
     let has_parity = job.parity().is_some();
     let updated = match job.run(lost) {
@@ -75,7 +75,7 @@ pub fn update_inputs(
             // The others among the lost ranks still have their old inputs, and so have all with the old parity.
             let unchanged = unchanged.iter().filter(|rank| lost.contains(*rank));
             let is_loss = error.status == Status::DataLost && !has_parity;
-            let gone = RankSet::from_ranks(ranks, unchanged.filter(|_| is_loss));
+            let gone = RankSet::of(ranks, unchanged.filter(|_| is_loss));
             inputs.give_up(&gone);
             // The next call that needs the old inputs reports their loss.
             inputs.state.absent.remove_all(&replaced);

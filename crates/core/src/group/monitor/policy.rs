@@ -131,9 +131,9 @@ impl PlacementPolicy for MonitorPolicy {
 
     fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Placement {
         let ranks = self.group_view.counters().len();
-        let living = RankSet::from_ranks(ranks, told.iter().map(|(rank, _)| *rank));
+        let living = RankSet::of(ranks, told.iter().map(|(rank, _)| *rank));
         let failed = Rank::all(ranks).filter(|rank| !living.contains(*rank));
-        let failed = RankSet::from_ranks(ranks, failed);
+        let failed = RankSet::of(ranks, failed);
         let reports = told.iter();
         let reports: Vec<(Rank, Report)> = reports
             .filter_map(|(rank, bytes)| Some((*rank, Report::decode(ranks, bytes)?)))

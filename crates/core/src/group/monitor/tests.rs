@@ -86,7 +86,7 @@ fn a_rank_returns_at_the_same_commit_on_all_ranks_without_consensus() {
                 now: now.get(),
                 ..Load::default()
             };
-            let group = RankSet::from_ranks(RANKS, policies.iter().map(|(rank, _)| *rank));
+            let group = RankSet::of(RANKS, policies.iter().map(|(rank, _)| *rank));
             let reports: Vec<(Rank, Vec<u8>)> = policies
                 .iter_mut()
                 .map(|(rank, policy)| (*rank, policy.local_report(&load)))
@@ -137,7 +137,7 @@ fn settle(policies: &mut [MonitorPolicy]) -> Vec<Placement> {
     let told: Vec<(Rank, &[u8])> = (Rank::all(ranks).zip(&reports))
         .map(|(rank, report)| (rank, &report[..]))
         .collect();
-    let all = RankSet::from_ranks(ranks, Rank::all(ranks));
+    let all = RankSet::of(ranks, Rank::all(ranks));
     let placements = policies.iter_mut();
     placements
         .map(|policy| policy.settle(&told, &all))
@@ -194,7 +194,7 @@ fn monitors_learn_of_failures_at_a_placement() {
         .map(|policy| policy.local_report(&Load::default()))
         .collect();
     let told = [(Rank(0), &reports[0][..]), (Rank(1), &reports[1][..])];
-    let survivors = RankSet::from_ranks(3, [0, 1].map(Rank));
+    let survivors = RankSet::of(3, [0, 1].map(Rank));
     for policy in &mut policies[..2] {
         policy.settle(&told, &survivors);
         for rank in [0, 1, 2].map(Rank) {
@@ -252,7 +252,7 @@ fn ranks_that_execute_although_all_are_excluded_want_a_change() {
     }
     assert!(wants_change(&policies, 0, &excluded));
     // While it executes nothing, its observations do not count.
-    let but_one = RankSet::from_ranks(3, [0, 2].map(Rank));
+    let but_one = RankSet::of(3, [0, 2].map(Rank));
     assert!(!wants_change(&policies, 0, &but_one));
 }
 

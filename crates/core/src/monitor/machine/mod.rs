@@ -223,7 +223,7 @@ impl Monitor {
     /// them. This rank is ignored in the set.
     pub fn mark_failed(&mut self, failed: &RankSet) {
         let is_other = |rank: &Rank| *rank != self.me && rank.index() < self.ranks;
-        let others = RankSet::from_ranks(self.ranks, failed.iter().filter(is_other));
+        let others = RankSet::of(self.ranks, failed.iter().filter(is_other));
         for rank in others.iter() {
             self.tester.forget(rank);
             self.pending_answers.remove(&rank);
@@ -440,7 +440,7 @@ impl Monitor {
     fn subject(&self, rank: Rank) -> (RejoinSubject, Vec<Rank>) {
         let assignment = self.options.assignment;
         let voters = assignment.testers_of(rank, self.ranks, &self.group);
-        let set = RankSet::from_ranks(self.ranks, voters.iter().copied());
+        let set = RankSet::of(self.ranks, voters.iter().copied());
         let subject = RejoinSubject {
             rank,
             counter: self.syndrome.counter(rank),

@@ -232,7 +232,7 @@ fn a_crashed_rank_is_excluded_with_and_without_notice() {
         network.failed.insert(Rank(0));
         network.run_until(36.0);
         assert_eq!(network.counters(), of(ranks, &[(0, 1)]));
-        let failed = RankSet::from_ranks(ranks, [Rank(0), Rank(1)]);
+        let failed = RankSet::of(ranks, [Rank(0), Rank(1)]);
         network.failed.insert(Rank(1));
         for monitor in network.monitors.iter_mut().skip(2) {
             monitor.mark_failed(&failed);

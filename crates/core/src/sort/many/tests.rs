@@ -147,7 +147,7 @@ proptest! {
         let mut members = Members::new(Rank(0), ranks);
         members.weigh(&weights);
         let failed = failed.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
-        members.absorb(&RankSet::from_ranks(ranks, failed.map(Rank)));
+        members.absorb(&RankSet::of(ranks, failed.map(Rank)));
         let survivors = members.survivors().count();
         for (array, shares) in shares(&inputs, &members, dense).into_iter().enumerate() {
             let total: usize = inputs.iter().map(|arrays| arrays[array].len()).sum();

@@ -104,7 +104,7 @@ mod tests {
         ) {
             let mut members = on_hosts(&hosts[..ranks]);
             let failed = failed.into_iter().filter(|rank| (*rank as usize) < ranks);
-            members.absorb(&RankSet::from_ranks(ranks, failed.map(Rank)));
+            members.absorb(&RankSet::of(ranks, failed.map(Rank)));
             let shape = ParityShape { shares, group: shares + larger };
             let found = grouping(&members, shape);
             let mut all: Vec<Rank> = found.groups.concat();

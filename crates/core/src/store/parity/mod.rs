@@ -292,7 +292,7 @@ mod tests {
             };
             let there = [Rank(0), Rank(1), Rank(2)].into_iter();
             let there = there.filter(|rank| is_there || *rank != Rank(2));
-            let available = RankSet::from_ranks(3, there);
+            let available = RankSet::of(3, there);
             let found = encoding.beyond_repair(&available, &RankSet::new(3));
             let expected: &[Rank] = if lost { &[Rank(2)] } else { &[] };
             assert_eq!(found, expected, "{bytes} bytes, {is_there}");

@@ -65,7 +65,7 @@ pub struct Protocol<F> {
     agreements: u32,
     /// No message was posted since the last of them.
     is_agreed: bool,
-    dead: RankSet,
+    failed: RankSet,
     /// The number of failures in the present communicator that all ranks know.
     known_failures: usize,
     /// A message was not sent because a rank has failed; the next wait reports it.
@@ -88,7 +88,7 @@ impl<F: MpiApi> Protocol<F> {
             watch: Watch::new(timeout, mpi.me(), &absent, mpi.ranks()),
             agreements: 0,
             is_agreed: false,
-            dead: absent,
+            failed: absent,
             pending: Pending::new(config.chunk),
             mpi,
             config,
@@ -104,12 +104,12 @@ impl<F: MpiApi> Protocol<F> {
         &self.mpi
     }
 
-    fn refuse_the_dead(&self, rank: Rank) -> Result<()> {
-        if rank.index() < self.mpi.ranks() && !self.dead.contains(rank) {
+    fn refuse_failed(&self, rank: Rank) -> Result<()> {
+        if rank.index() < self.mpi.ranks() && !self.failed.contains(rank) {
             Ok(())
         } else {
             Err(Error::internal(format!(
-                "rank {rank} is dead, but a message names it"
+                "rank {rank} has failed, but a message names it"
             )))
         }
     }
@@ -164,7 +164,7 @@ impl<F: MpiApi> Transport for Protocol<F> {
 
     fn send(&mut self, to: Rank, payload: Slice) -> Result<()> {
         self.is_agreed = false;
-        self.refuse_the_dead(to)?;
+        self.refuse_failed(to)?;
         // Open MPI drops its endpoint to a process that it has seen fail, and dereferences NULL in a large
         // send to it. It learns of failures only while it makes progress, so nothing changes between this
         // test and the send.
@@ -177,14 +177,14 @@ impl<F: MpiApi> Transport for Protocol<F> {
 
     fn receive(&mut self, from: Rank, capacity: usize) -> Result<Ticket> {
         self.is_agreed = false;
-        self.refuse_the_dead(from)?;
+        self.refuse_failed(from)?;
         self.pending
             .receive(&mut self.mpi, from, self.epoch, capacity)
     }
 
     fn discard(&mut self, from: Rank, length: usize) -> Result<()> {
         self.is_agreed = false;
-        self.refuse_the_dead(from)?;
+        self.refuse_failed(from)?;
         self.pending
             .discard(&mut self.mpi, from, self.epoch, length)
     }
@@ -222,12 +222,8 @@ impl<F: MpiApi> Transport for Protocol<F> {
         }
     }
 
-    fn agreements(&self) -> u32 {
-        self.agreements
-    }
-
-    fn is_agreed(&self) -> bool {
-        self.is_agreed
+    fn agreement(&self) -> Option<u32> {
+        self.is_agreed.then_some(self.agreements)
     }
 
     fn recover(&mut self, keep: &[Ticket]) -> Result<RankSet> {
@@ -236,14 +232,14 @@ impl<F: MpiApi> Transport for Protocol<F> {
             Repair::Shrink => self.shrink_to_survivors()?,
         }
         self.pending.forget(&mut self.mpi, keep);
-        self.watch.forget(&self.dead);
+        self.watch.forget(&self.failed);
         self.epoch = self.epoch.wrapping_add(1);
         self.unsent = false;
-        Ok(self.dead.clone())
+        Ok(self.failed.clone())
     }
 
     fn failed(&self) -> &RankSet {
-        &self.dead
+        &self.failed
     }
 
     fn repair_by(&mut self, repair: Repair) {

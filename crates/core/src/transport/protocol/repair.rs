@@ -66,15 +66,13 @@ impl<F: MpiApi> Protocol<F> {
                 if !mutant(Mutant::StaleMessagesKept) && !self.drain(&seen)? {
                     continue;
                 }
-                for rank in seen.iter() {
-                    self.dead.insert(rank);
-                }
+                self.failed.extend(&seen);
                 return Ok(());
             }
         }
         Err(Error::new(
             Status::Mpi,
-            "the survivors do not come to see the same ranks as dead",
+            "the survivors do not come to see the same failed ranks",
         ))
     }
 
@@ -101,11 +99,11 @@ impl<F: MpiApi> Protocol<F> {
 
     /// Clears the epoch. Returns false, the same on all survivors, if another rank failed before all of them knew the
     /// numbers of messages that they have to clear.
-    fn drain(&mut self, newly_dead: &RankSet) -> Result<bool> {
+    fn drain(&mut self, newly_failed: &RankSet) -> Result<bool> {
         let me = self.mpi.me();
         let mut live = RankSet::all(self.mpi.ranks());
-        live.remove_all(newly_dead);
-        live.remove_all(&self.dead);
+        live.remove_all(newly_failed);
+        live.remove_all(&self.failed);
         live.remove(me);
         let Some(theirs) = self.exchange_counts(&live)? else {
             return Ok(false);
@@ -153,12 +151,12 @@ impl<F: MpiApi> Protocol<F> {
         self.mpi.revoke()?;
         self.pending.abandon(&mut self.mpi, &mut self.watch)?;
         let seen = self.mpi.acknowledge()?;
-        let mut dead = self.mpi.shrink()?;
+        let mut failed = self.mpi.shrink()?;
         if mutant(Mutant::FailuresBeforeShrinking) {
-            dead = self.dead.clone();
-            dead.extend(&seen);
+            failed = self.failed.clone();
+            failed.extend(&seen);
         }
-        self.dead = dead;
+        self.failed = failed;
         self.known_failures = 0;
         Ok(())
     }

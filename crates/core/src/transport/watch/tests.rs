@@ -318,7 +318,7 @@ fn probes_stay_within_their_rate_in_a_large_group() {
     assert_eq!(watch.peers.len(), ranks - 1);
     assert_eq!(watch.peers[0], Rank(4));
     watch.contacts_are_known();
-    watch.forget(&RankSet::from_ranks(
+    watch.forget(&RankSet::of(
         ranks,
         Rank::all(ranks).filter(|rank| rank.0 > 3),
     ));

@@ -266,7 +266,7 @@ fn best_sink(faults: &Faults, members: &Members) -> Node {
 
 fn cut_off_error(cut_off: &CutOff, members: &Members, request: &TreeRequest) -> Error {
     let ranks = cut_off.nodes.iter().map(|node| members.executor(*node));
-    let ranks = RankSet::from_ranks(members.ranks(), ranks);
+    let ranks = RankSet::of(members.ranks(), ranks);
     let status = if request.detected {
         Status::State
     } else {
@@ -289,10 +289,7 @@ mod tests {
     fn members(ranks: usize, failed: &[u32]) -> Members {
         let lowest = (0..ranks as u32).find(|rank| !failed.contains(rank));
         let mut members = Members::new(Rank(lowest.expect("a survivor")), ranks);
-        members.absorb(&RankSet::from_ranks(
-            ranks,
-            failed.iter().map(|rank| Rank(*rank)),
-        ));
+        members.absorb(&RankSet::of(ranks, failed.iter().map(|rank| Rank(*rank))));
         members
     }
 

@@ -258,7 +258,7 @@ impl Collect<'_, '_> {
     }
 
     fn loss(&mut self, ranks: Vec<Rank>) -> Error {
-        *self.lost = RankSet::from_ranks(self.engine.members.ranks(), ranks);
+        *self.lost = RankSet::of(self.engine.members.ranks(), ranks);
         let text = format!(
             "rank {} failed, and its part of the result is lost",
             self.lost

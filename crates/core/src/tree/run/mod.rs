@@ -81,7 +81,7 @@ impl TreeOp<'_, '_> {
         };
         let ranks = self.engine.members.ranks();
         let others = Rank::all(ranks).filter(|rank| *rank != root);
-        let mut contributions = self.protect(mine, RankSet::from_ranks(ranks, others))?;
+        let mut contributions = self.protect(mine, RankSet::of(ranks, others))?;
         let received = self.traverse_down(&mut contributions, root);
         self.release(contributions, received)
     }
