@@ -73,6 +73,26 @@ mutants! {
     LateCommitNotAgreedOn,
     /// An error after the commit of states counts as one of the commit.
     ErrorAfterCommitEndsIt,
+    /// A search that has found all records ends without an agreement, although a comparator failed on another rank.
+    SearchEndNotAgreedOn,
+    /// A rank whose comparator fails while it summarises groups does not tell the others.
+    SummariesNotAgreedOn,
+    /// Inputs of a result with columns count as records of the size of a column when they are loaded again.
+    InputsOfColumnWidth,
+    /// Ranks may differ in whether a sort is stable.
+    StabilityNotCompared,
+    /// A stored state that is lost is reported only once.
+    LostStatesForgotten,
+    /// A lost initial state that is stored is made again by the algorithm, although a rank gave it.
+    LostStatesBegunAgain,
+    /// Results of different sorts are verified as one.
+    ResultsNotCompared,
+    /// An input that stays in a job that replaces others is not compared with its hash when it is loaded again.
+    UnchangedInputsNotVerified,
+    /// Copies of protected inputs that are in their places are sent again when an executor has changed.
+    MovedCopiesSentAgain,
+    /// Copies of protected inputs stay where they are not needed any more.
+    MovedCopiesKept,
     /// A number that ranks agree on has one half of the number of a failed rank.
     HalfNumbersAgreed,
     /// States that were stored after others were discarded count as those of an earlier result.
@@ -97,6 +117,8 @@ mutants! {
     ManifestBeforeCommit,
     /// An external sort uses records of a run that do not have the checksums of its index.
     DamagedRunUsed,
+    /// A rank leaves out a run of an external sort whose index is damaged, and does not report it.
+    DamagedIndexIgnored,
     /// An external sort merges pieces of a chunk that do not have the checksums of their indexes.
     DamagedPieceUsed,
     /// A rank that merges a run counts positions from the portion that it merges, and not from the beginning of the run.

@@ -46,6 +46,7 @@ pub use policy::{Load, Placement, PlacementPolicy};
 pub use redundancy::checkpoints::Checkpoints;
 pub use redundancy::committed::{CommittedStates, StatesCommit};
 pub use redundancy::held::HeldInputs;
+pub use redundancy::holders::holders;
 pub use redundancy::retained::{FinishedRounds, LoadOnly, RetainedResult};
 pub use redundancy::update::{repair_inputs, update_inputs};
 pub use stats::{Phase, Stats};

@@ -5,6 +5,7 @@
 //! correct. [`draw`] and [`exhaust`] look for trials with wrong results: with random seeds, or with every failure.
 
 mod conformance;
+mod copy_loss;
 mod custom_loop;
 mod draw;
 mod early_loss;

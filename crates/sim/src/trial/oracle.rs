@@ -1,5 +1,6 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
+use super::copy_loss::judge_loss_of_copies;
 use super::early_loss::judge_early_loss;
 use super::many::expected;
 use super::parity_loss::judge_loss_of_parity;
@@ -95,7 +96,8 @@ fn judge_job(
         Ok(_) if trial.tree.is_some() => return judge_tree(trial, job, &living, first),
         Ok(_) if trial.lies && has_unknown_input(run, job, first) => return None,
         Ok(_) => {
-            let wrong = judge_updates(trial, run, job, &living, first);
+            let wrong = judge_repair(trial, first);
+            let wrong = wrong.or_else(|| judge_updates(trial, run, job, &living, first));
             return wrong.or_else(|| judge_result(trial, job, &living, first));
         }
     };
@@ -112,6 +114,23 @@ fn judge_job(
         Status::DataLost => judge_data_loss(trial, run, job, first),
         _ => Some(format!("all ranks return an error: {error}")),
     }
+}
+
+/// Checks that a rank whose protected input has changed got a copy of it, and goes on with its node.
+fn judge_repair(trial: &Trial, first: &SortOutcome) -> Option<String> {
+    let has_copies = matches!(trial.store, StoreKind::Memory(1..));
+    let is_repairable = trial.protects > 0 && trial.arrays == 0 && has_copies;
+    let of_an_input = |words: &String| words.contains("~0.input") && !words.ends_with('*');
+    let only_changed = trial.failures.is_empty()
+        && trial.exclusions.is_empty()
+        && trial.corruptions.len() == 1
+        && trial.corruptions.iter().all(of_an_input);
+    (is_repairable && only_changed && !first.excluded.is_empty()).then(|| {
+        format!(
+            "{:?} count as wrong, although their inputs have copies",
+            first.excluded
+        )
+    })
 }
 
 /// Whether a reloaded input may differ from the one that its owner has reported the hash of, because the owner's was
@@ -560,6 +579,11 @@ fn judge_data_loss(
         StoreKind::Directory | StoreKind::Reload => trial.ranks,
         store => store.replicas().unwrap_or(0),
     };
-    (at_once <= protected)
-        .then(|| format!("data loss is reported, although only {at_once} ranks failed at once"))
+    if at_once <= protected {
+        return Some(format!(
+            "data loss is reported, although only {at_once} ranks failed at once"
+        ));
+    }
+    let copies = trial.store.replicas()?;
+    judge_loss_of_copies(trial, copies, known, outcome)
 }

@@ -1,7 +1,8 @@
 //! The oracle's knowledge of the ranks that parity groups can lose.
 
+use super::spare_checks::new_members;
 use super::{SortOutcome, Trial};
-use ftsort_core::members::{Members, Rank, RankSet};
+use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::sort::Method;
 use ftsort_core::store::parity::{ParityShape, grouping};
 
@@ -62,11 +63,7 @@ fn groups_without(
     outcome: &SortOutcome,
 ) -> Vec<Vec<Rank>> {
     let survivor = Rank::all(trial.ranks).find(|rank| !outcome.failed.contains(rank));
-    let mut members = Members::new(survivor.unwrap_or(Rank(0)), trial.ranks);
-    let hosts: Vec<u64> = Rank::all(trial.ranks)
-        .map(|rank| trial.host(rank))
-        .collect();
-    members.set_hosts(hosts);
+    let mut members = new_members(trial, survivor.unwrap_or(Rank(0)));
     members.absorb(known);
     grouping(&members, shape).groups
 }

@@ -8,11 +8,19 @@ use ftsort_core::sort::{Method, Shape};
 
 /// The members as the survivors know them after a job.
 pub fn members_after(trial: &Trial, survivor: Rank, outcome: &SortOutcome) -> Members {
-    let mut members = Members::new(survivor, trial.ranks);
-    members.set_spares(trial.spares.min(trial.ranks - 1));
+    let mut members = new_members(trial, survivor);
     for (_, failed) in &outcome.agreed_failures {
         members.absorb(&RankSet::of(trial.ranks, failed.iter().copied()));
     }
+    members
+}
+
+/// The members before any failure.
+pub fn new_members(trial: &Trial, survivor: Rank) -> Members {
+    let mut members = Members::new(survivor, trial.ranks);
+    members.set_spares(trial.spares.min(trial.ranks - 1));
+    let hosts = Rank::all(trial.ranks).map(|rank| trial.host(rank));
+    members.set_hosts(hosts.collect::<Vec<u64>>());
     members
 }
 

@@ -211,10 +211,20 @@ fn is_detected_directly(mutant: Mutant) -> bool {
 const OF_ONE_RANK: Mutant = Mutant::MixedAgreementsUsed;
 
 /// Mutants that no trial finds. The unit tests of the watch and of states with a name detect those of silent ranks and of
-/// drafts; tests/group/main.rs, queries, external, gathered.rs, named.rs, stale_states.rs, states.rs, positions.rs, stored_rounds.rs,
-/// stored_sorts.rs, jobs.rs, shares.rs, protected.rs, parity.rs, exclusions.rs, spares.rs, redundancy.rs and programs detect
-/// the others.
-const IN_GROUPS: [Mutant; 74] = [
+/// drafts; tests/group/main.rs, queries, external, agreed.rs, gathered.rs, lost_states.rs, moved.rs, named.rs, stale_states.rs,
+/// states.rs, positions.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs, protected.rs, parity.rs, exclusions.rs,
+/// spares.rs, redundancy.rs and programs detect the others.
+const IN_GROUPS: [Mutant; 85] = [
+    Mutant::SearchEndNotAgreedOn,
+    Mutant::SummariesNotAgreedOn,
+    Mutant::InputsOfColumnWidth,
+    Mutant::StabilityNotCompared,
+    Mutant::LostStatesForgotten,
+    Mutant::LostStatesBegunAgain,
+    Mutant::ResultsNotCompared,
+    Mutant::UnchangedInputsNotVerified,
+    Mutant::MovedCopiesSentAgain,
+    Mutant::MovedCopiesKept,
     Mutant::LateCommitNotAgreedOn,
     Mutant::ReleasedFilesRemovedAtOnce,
     Mutant::StatesOfRefusedCommitDiscarded,
@@ -226,6 +236,7 @@ const IN_GROUPS: [Mutant; 74] = [
     Mutant::BatchOfFailedRankCommitted,
     Mutant::ManifestBeforeCommit,
     Mutant::DamagedRunUsed,
+    Mutant::DamagedIndexIgnored,
     Mutant::DamagedPieceUsed,
     Mutant::PortionsCutAsRuns,
     Mutant::PiecesMergedBackwards,
