@@ -3,10 +3,11 @@
 
 use std::ops::Range;
 
+use ftsort_core::external::footer::{FOOTER_BYTES, RunFooter};
 use ftsort_core::external::geometry::Geometry;
-use ftsort_core::external::manifest::Manifest;
+use ftsort_core::external::manifest::{HEAD_BYTES, Manifest};
 use ftsort_core::external::parts::OutputParts;
-use ftsort_core::external::run::{RunIndex, TAIL_BYTES, farthest_cut};
+use ftsort_core::external::run::{RunIndex, farthest_cut};
 use ftsort_core::external::{Cut, CutPoint};
 use ftsort_core::monitor::group_view::Report;
 use ftsort_core::monitor::message::MonitorMessage;
@@ -67,6 +68,9 @@ fn manifest(data: &[u8]) {
     let Some(manifest) = stable(data, Manifest::decode, Manifest::encode) else {
         return;
     };
+    // A file with a larger record is not read.
+    let size = Manifest::encoded_bytes(&data[..HEAD_BYTES]);
+    assert!(size.is_none_or(|size| size == data.len() as u64));
     check_chunks(&manifest.geometry);
     check_places(&manifest);
     let least = manifest
@@ -77,14 +81,15 @@ fn manifest(data: &[u8]) {
 
 /// Cuts lie within the run, and read one block of it.
 fn check_cuts(index: &RunIndex, record: &[u8]) {
-    let record_bytes = index.record_bytes();
+    let footer = &index.footer;
+    let record_bytes = footer.record_bytes;
     let kernel = kernel(record_bytes);
     let mut record = record.to_vec();
     record.resize(record_bytes, 0);
     let read = |records: Range<u64>| {
-        assert!(index.first <= records.start && records.end <= index.records);
+        assert!(footer.first <= records.start && records.end <= footer.records);
         let count = records.end - records.start;
-        assert!(count <= index.block);
+        assert!(count <= footer.block);
         let is_small = count
             .checked_mul(record_bytes as u64)
             .is_some_and(|bytes| bytes <= MOST);
@@ -93,43 +98,49 @@ fn check_cuts(index: &RunIndex, record: &[u8]) {
     };
     let point = CutPoint {
         record,
-        origin: index.chunk,
-        position: index.records / 2,
+        origin: footer.chunk,
+        position: footer.records / 2,
     };
     for cut in [Cut::AllUpper, Cut::AllLower, Cut::At(point)] {
         let before = index.cut(&cut, &*kernel, read).expect("enough memory");
-        assert!(before.is_none_or(|before| (index.first..=index.records).contains(&before)));
+        let all = footer.first..=footer.records;
+        assert!(before.is_none_or(|before| all.contains(&before)));
     }
-    farthest_cut(&[(index, index.first)], index.records / 2, &*kernel);
+    farthest_cut(&[(index, footer.first)], footer.records / 2, &*kernel);
 }
 
-/// An index is that of a file of one size.
+/// An index and a footer are those of a file of one size. The last bytes of `data` are the fields of the footer, and
+/// the others are the index.
 fn run(data: &[u8], record: &[u8]) {
+    // The footer has a checksum behind its fields, and one of the fields and the index.
+    let fields = data.len().checked_sub(FOOTER_BYTES - 8);
+    let Some((index, fields)) = fields.and_then(|at| data.split_at_checked(at)) else {
+        return;
+    };
+    let footer = Writer::new().bytes(fields).finish_checked();
+    let end = Writer::new().bytes(index).bytes(&footer).finish_checked();
     let number = |at: usize| {
-        let bytes = data.get(at..at + 8).unwrap_or(&[0; 8]);
-        u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+        let bytes = fields[at..at + 8].try_into();
+        u64::from_le_bytes(bytes.expect("eight bytes"))
     };
     // The records of the chunk, those that are not stored, and the size of a record.
     let stored = number(20).wrapping_sub(number(28)).wrapping_mul(number(60));
-    let size = stored.wrapping_add(data.len() as u64 + TAIL_BYTES);
-    assert_eq!(RunIndex::decode(data, size.wrapping_add(1)), None);
-    let Some(index) = RunIndex::decode(data, size) else {
+    let size = stored.wrapping_add(end.len() as u64);
+    let last = end.last_chunk().expect("a footer");
+    let Some(footer) = RunFooter::decode(last, size) else {
         return;
     };
-    let again = index.encode();
-    let (index_bytes, tail) = again.split_last_chunk().expect("a tail");
-    assert_eq!(index_bytes, data, "differs from the read index");
-    assert_eq!(
-        RunIndex::encoded_bytes(*tail, size),
-        Some(data.len() as u64)
-    );
-    if index.record_bytes() as u64 <= MOST {
+    assert_eq!(RunFooter::decode(last, size.wrapping_add(1)), None);
+    assert_eq!(footer.index_bytes(), Some(end.len()));
+    let index = RunIndex::decode(&end, &footer).expect("an index of the right size");
+    assert_eq!(index.encode(), end, "differs from the read index");
+    if footer.record_bytes as u64 <= MOST {
         check_cuts(&index, record);
     }
 }
 
-/// The first byte chooses the reader, the second is a number of ranks. Behind the other bytes comes their checksum
-/// where the format has one, which a fuzzer does not find.
+/// The first byte chooses the reader, the second is a number of ranks. The checksums that a format has are added to the
+/// other bytes, because a fuzzer does not find them.
 pub fn check(data: &[u8]) {
     let [kind, ranks, rest @ ..] = data else {
         return;
@@ -138,7 +149,7 @@ pub fn check(data: &[u8]) {
     let checked = Writer::new().bytes(rest).finish_checked();
     match kind % 6 {
         0 => manifest(&checked),
-        1 => run(&checked, rest),
+        1 => run(rest, rest),
         2 => _ = stable(&checked, StatesManifest::decode, StatesManifest::encode),
         3 => _ = stable(rest, Note::decode, Note::encode),
         4 => {

@@ -4,9 +4,16 @@ use super::geometry::Geometry;
 use super::parts::OutputParts;
 use crate::sort::pivot::Cut;
 use crate::wire::{Reader, Writer};
+use ftsort_kernels::record::MOST_RECORD_BYTES;
 
 /// The first bytes of a manifest; the last one is the version of the format.
 const MAGIC: [u8; 8] = *b"ftsext\0\x03";
+
+/// The size of all fields without the cut, and of the checksum.
+const FIELD_BYTES: usize = 125;
+
+/// The size of the first fields, up to the size of a record.
+pub const HEAD_BYTES: usize = 40;
 
 /// The identity of the data of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +80,19 @@ impl Manifest {
         self.cut.encode(identity.record_bytes, &mut cut);
         out.bytes(&cut);
         out.finish_checked()
+    }
+
+    /// Returns the size in bytes of the manifest whose first [`HEAD_BYTES`] bytes are `head`. None if these are not
+    /// those of a manifest of this version.
+    pub fn encoded_bytes(head: &[u8]) -> Option<u64> {
+        let mut fields = Reader::new(head);
+        if fields.bytes(MAGIC.len())? != MAGIC {
+            return None;
+        }
+        let (_job, _writer, _layout) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let record_bytes = usize::try_from(fields.u64()?).ok()?;
+        let is_possible = (1..=MOST_RECORD_BYTES).contains(&record_bytes);
+        is_possible.then(|| (FIELD_BYTES + Cut::encoded_bytes(record_bytes)) as u64)
     }
 
     /// Decodes the result of [`Manifest::encode`]; None if it is damaged or has another version.
@@ -193,6 +213,9 @@ mod tests {
             for cut in [Cut::AllUpper, Cut::AllLower, Cut::At(point)] {
                 let manifest = manifest(records, done, cut);
                 let mut bytes = manifest.encode();
+                let size = Manifest::encoded_bytes(&bytes[..HEAD_BYTES]);
+                prop_assert_eq!(size, Some(bytes.len() as u64));
+                prop_assert_eq!(Manifest::encoded_bytes(&bytes[..at % HEAD_BYTES]), None);
                 prop_assert_eq!(Manifest::decode(&bytes), Some(manifest));
                 prop_assert_eq!(Manifest::decode(&bytes[..at % bytes.len()]), None);
                 let at = at % bytes.len();
@@ -215,6 +238,25 @@ mod tests {
             change(&mut manifest.identity);
             assert_eq!(Manifest::decode(&manifest.encode()), None);
         }
+    }
+
+    /// A size that no record has would allow a manifest of any size.
+    #[test]
+    fn the_size_of_a_manifest_is_that_of_its_record() {
+        let size_with = |record_bytes: usize| {
+            let mut manifest = manifest(10, 0, Cut::AllUpper);
+            manifest.identity.record_bytes = record_bytes;
+            let mut head = manifest.encode();
+            head.truncate(HEAD_BYTES);
+            Manifest::encoded_bytes(&head)
+        };
+        assert_eq!(size_with(1), Some(FIELD_BYTES as u64 + 14));
+        let most = (FIELD_BYTES + 13 + MOST_RECORD_BYTES) as u64;
+        assert_eq!(size_with(MOST_RECORD_BYTES), Some(most));
+        for record_bytes in [0, MOST_RECORD_BYTES + 1] {
+            assert_eq!(size_with(record_bytes), None);
+        }
+        assert_eq!(Manifest::encoded_bytes(&[0; HEAD_BYTES]), None);
     }
 
     #[test]

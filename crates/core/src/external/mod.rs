@@ -15,12 +15,14 @@
 //! |---|---|
 //! | [`geometry`] | chunks of the source, and their pieces |
 //! | [`run`] | the format of a run, and cuts of it |
+//! | [`footer`] | the fixed fields of a run |
 //! | [`manifest`] | the committed state, from which another job can continue |
 //! | [`parts`] | the files of the output, and the records in each |
 //! | [`places`] | the source, the scratch directories and the output; transfers in the background |
 //!
 //! [`Group::external_sort`](crate::group::Group::external_sort) runs these parts. Must never: communicate.
 
+pub mod footer;
 pub mod geometry;
 pub mod manifest;
 pub mod parts;

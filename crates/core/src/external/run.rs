@@ -1,12 +1,14 @@
 //! The format of a sorted run in a scratch file, and cuts of runs.
 //!
-//! A file has the records of a run in order, and then an index with the first record and the checksum of every block of
-//! records. The index of a run stays in memory: it tells the block in which a point of the total order lies, so that a
-//! cut reads one block, and how many records a rank has before a point.
+//! A file has the records of a run in order, then an index with the first record and the checksum of every block of
+//! records, and then the [footer](super::footer). The rank that uses a run keeps its index in memory: it tells the
+//! block in which a point of the total order lies, so that a cut reads one block, and how many records a rank has
+//! before a point.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use super::footer::{FOOTER_BYTES, RunFooter};
 use crate::block::Run;
 use crate::members::Rank;
 use crate::sort::pivot::{Cut, CutPoint};
@@ -16,34 +18,15 @@ use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
-/// The first bytes of an index; the last one is the version of the format.
-const MAGIC: [u8; 8] = *b"ftsrun\0\x01";
-
-/// The size of the length of the index, at the end of the file.
-pub const TAIL_BYTES: u64 = 8;
-
-/// The index of a run.
+/// The index of a run, and its fixed fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunIndex {
-    /// The number of the job that made the run.
-    pub job: u64,
-    /// The chunk of the source.
-    pub chunk: u32,
-    /// The number of records of the chunk.
-    pub records: u64,
-    /// The records before this position are not stored: they were in the output when the run was made.
-    pub first: u64,
-    /// The number of records of all runs that were in the output then.
-    pub done: u64,
-    /// The number of records of a block.
-    pub block: u64,
-    /// The checksum of the whole run, also of the records that are not stored.
-    pub digest: u64,
+    /// The fixed fields.
+    pub footer: RunFooter,
     /// The checksums of the blocks.
     sums: Vec<u64>,
     /// The first record of each block.
     firsts: Vec<u8>,
-    record_bytes: usize,
 }
 
 impl RunIndex {
@@ -61,99 +44,56 @@ impl RunIndex {
         index.finish()
     }
 
-    /// The size of a record in bytes.
-    pub fn record_bytes(&self) -> usize {
-        self.record_bytes
-    }
-
-    /// The bytes behind the records of the file.
+    /// Returns the bytes behind the records of the file: the index and the footer.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::with_capacity(self.firsts.len() + 8 * self.sums.len() + 88);
-        out.bytes(&MAGIC)
-            .u64(self.job)
-            .u32(self.chunk)
-            .u64(self.records)
-            .u64(self.first)
-            .u64(self.done)
-            .u64(self.block)
-            .u64(self.digest)
-            .u64(self.record_bytes as u64);
+        let index_bytes = self.firsts.len() + 8 * self.sums.len() + FOOTER_BYTES;
+        let mut out = Writer::with_capacity(index_bytes);
         for sum in &self.sums {
             out.u64(*sum);
         }
-        out.bytes(&self.firsts);
-        let mut index = out.finish_checked();
-        let length = index.len() as u64;
-        index.extend(length.to_le_bytes());
-        index
+        out.bytes(&self.firsts).bytes(&self.footer.encode());
+        out.finish_checked()
     }
 
-    /// The size of the index in a file of `size` bytes with this tail; None if there is no index.
-    pub fn encoded_bytes(tail: [u8; TAIL_BYTES as usize], size: u64) -> Option<u64> {
-        let length = u64::from_le_bytes(tail);
-        (length <= size.checked_sub(TAIL_BYTES)?).then_some(length)
-    }
-
-    /// Decodes the result of [`RunIndex::encode`] without its tail, of a file of `size` bytes; None if it is damaged.
-    pub fn decode(index: &[u8], size: u64) -> Option<RunIndex> {
-        let mut fields = Reader::checked(index)?;
-        if fields.bytes(MAGIC.len())? != MAGIC {
-            return None;
-        }
-        let (job, chunk) = (fields.u64()?, fields.u32()?);
-        let (records, first, done) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        let (block, digest) = (fields.u64()?, fields.u64()?);
-        let record_bytes = usize::try_from(fields.u64()?).ok()?;
-        let stored = records.checked_sub(first)?;
-        if block == 0 || record_bytes == 0 {
-            return None;
-        }
-        let blocks = usize::try_from(stored.div_ceil(block)).ok()?;
+    /// Decodes the result of [`RunIndex::encode`]. None if it is damaged, or if its footer is another one.
+    pub fn decode(bytes: &[u8], footer: &RunFooter) -> Option<RunIndex> {
+        let mut fields = Reader::checked(bytes)?;
+        let blocks = footer.blocks()?;
         let sums = fields.repeat(blocks, Reader::u64)?;
-        let firsts = fields.bytes(blocks.checked_mul(record_bytes)?)?.to_vec();
-        let bytes = stored.checked_mul(record_bytes as u64)?;
-        let whole = bytes
-            .checked_add(index.len() as u64)?
-            .checked_add(TAIL_BYTES)?;
-        let run = RunIndex {
-            job,
-            chunk,
-            records,
-            first,
-            done,
-            block,
-            digest,
+        let firsts = fields.bytes(blocks.checked_mul(footer.record_bytes)?)?;
+        (fields.rest() == footer.encode()).then(|| RunIndex {
+            footer: *footer,
             sums,
-            firsts,
-            record_bytes,
-        };
-        fields.end(run).filter(|_| whole == size)
+            firsts: firsts.to_vec(),
+        })
     }
 
     /// The bytes of the file that have these records.
     pub fn file_range(&self, records: &Range<u64>) -> Range<u64> {
-        let at = |position: u64| (position - self.first) * self.record_bytes as u64;
+        let at = |position: u64| (position - self.footer.first) * self.footer.record_bytes as u64;
         at(records.start)..at(records.end)
     }
 
     /// The position of the first record of a block, or the end. A file may name blocks of any size.
     fn start(&self, block: usize) -> u64 {
-        let before = (block as u64).saturating_mul(self.block);
-        self.first.saturating_add(before).min(self.records)
+        let before = (block as u64).saturating_mul(self.footer.block);
+        let position = self.footer.first.saturating_add(before);
+        position.min(self.footer.records)
     }
 
     /// The first record of a block as a point.
     fn point(&self, block: usize) -> CutPoint<&[u8]> {
+        let record_bytes = self.footer.record_bytes;
         CutPoint {
-            record: &self.firsts[block * self.record_bytes..][..self.record_bytes],
-            origin: self.chunk,
+            record: &self.firsts[block * record_bytes..][..record_bytes],
+            origin: self.footer.chunk,
             position: self.start(block),
         }
     }
 
     /// The first block that begins behind this position.
     fn block_behind(&self, position: u64) -> usize {
-        let blocks = position.saturating_sub(self.first) / self.block + 1;
+        let blocks = position.saturating_sub(self.footer.first) / self.footer.block + 1;
         self.sums.len().min(blocks as usize)
     }
 
@@ -165,8 +105,8 @@ impl RunIndex {
         read: impl FnOnce(Range<u64>) -> Result<Option<Slice>>,
     ) -> Result<Option<u64>> {
         let point = match cut {
-            Cut::AllUpper => return Ok(Some(self.first)),
-            Cut::AllLower => return Ok(Some(self.records)),
+            Cut::AllUpper => return Ok(Some(self.footer.first)),
+            Cut::AllLower => return Ok(Some(self.footer.records)),
             Cut::At(point) => point,
         };
         let (mut low, mut high) = (0, self.sums.len());
@@ -178,27 +118,27 @@ impl RunIndex {
             }
         }
         let Some(block) = low.checked_sub(1) else {
-            return Ok(Some(self.first));
+            return Ok(Some(self.footer.first));
         };
         let records = self.start(block)..self.start(block + 1);
         let start = records.start;
         let data = read(records)?;
         Ok(data.map(|data| {
-            let run = Run::new(Rank(self.chunk), start, data);
+            let run = Run::new(Rank(self.footer.chunk), start, data);
             start + point.records_before(&run, kernel) as u64
         }))
     }
 
     /// Whether these stored bytes, from a position on, have the checksums of the blocks that are whole in them.
     pub fn is_intact(&self, start: u64, bytes: &[u8]) -> bool {
-        let end = start + (bytes.len() / self.record_bytes) as u64;
-        let first = (start - self.first).div_ceil(self.block) as usize;
+        let record_bytes = self.footer.record_bytes;
+        let end = start + (bytes.len() / record_bytes) as u64;
+        let first = (start - self.footer.first).div_ceil(self.footer.block) as usize;
         (first..self.sums.len())
             .take_while(|block| self.start(block + 1) <= end)
             .all(|block| {
                 let range = self.start(block) - start..self.start(block + 1) - start;
-                let range = range.start as usize * self.record_bytes
-                    ..range.end as usize * self.record_bytes;
+                let range = range.start as usize * record_bytes..range.end as usize * record_bytes;
                 Checksum::of(&bytes[range]) == self.sums[block]
             })
     }
@@ -224,16 +164,18 @@ impl IndexBuilder {
     ) -> IndexBuilder {
         IndexBuilder {
             index: RunIndex {
-                job,
-                chunk,
-                records: 0,
-                first: 0,
-                done,
-                block,
-                digest: 0,
+                footer: RunFooter {
+                    job,
+                    chunk,
+                    records: 0,
+                    first: 0,
+                    done,
+                    block,
+                    digest: 0,
+                    record_bytes,
+                },
                 sums: Vec::new(),
                 firsts: Vec::new(),
-                record_bytes,
             },
             digest: Checksum::default(),
             sum: Checksum::default(),
@@ -243,30 +185,30 @@ impl IndexBuilder {
 
     /// The chunk of the run.
     pub fn chunk(&self) -> u32 {
-        self.index.chunk
+        self.index.footer.chunk
     }
 
     /// The number of records that have been added.
     pub fn records(&self) -> u64 {
-        self.index.records
+        self.index.footer.records
     }
 
     /// Adds the next records, of which the first `in_output` are in the output and are not stored.
     pub fn add(&mut self, sorted: &[u8], in_output: u64) {
-        let record_bytes = self.index.record_bytes;
+        let record_bytes = self.index.footer.record_bytes;
         self.digest.add(sorted);
-        self.index.records += (sorted.len() / record_bytes) as u64;
-        self.index.first += in_output;
+        self.index.footer.records += (sorted.len() / record_bytes) as u64;
+        self.index.footer.first += in_output;
         let mut stored = &sorted[in_output as usize * record_bytes..];
         while !stored.is_empty() {
             if self.open == 0 {
                 self.index.firsts.extend(&stored[..record_bytes]);
             }
-            let missing = (self.index.block - self.open) as usize * record_bytes;
+            let missing = (self.index.footer.block - self.open) as usize * record_bytes;
             let (part, later) = stored.split_at(missing.min(stored.len()));
             self.sum.add(part);
             self.open += (part.len() / record_bytes) as u64;
-            if self.open == self.index.block {
+            if self.open == self.index.footer.block {
                 self.close_block();
             }
             stored = later;
@@ -283,7 +225,7 @@ impl IndexBuilder {
         if self.open > 0 {
             self.close_block();
         }
-        self.index.digest = self.digest.finish();
+        self.index.footer.digest = self.digest.finish();
         self.index
     }
 }
@@ -371,7 +313,7 @@ mod tests {
     fn cut(keys: &[u16], index: &RunIndex, cut: &Cut) -> u64 {
         let kernel = kernel_of(2, KeyKind::U16);
         let read = |range: Range<u64>| {
-            assert!(range.end - range.start <= index.block);
+            assert!(range.end - range.start <= index.footer.block);
             let data = bytes_of(&keys[range.start as usize..range.end as usize]);
             Ok(Some(Slice::copy_of(&data)?))
         };
@@ -389,15 +331,15 @@ mod tests {
             let runs = runs_of(chunks, block);
             let mut all: Vec<(u16, u32, u64)> = Vec::new();
             for (keys, index) in &runs {
-                all.extend((0..).zip(keys).map(|(at, key)| (*key, index.chunk, at)));
+                all.extend((0..).zip(keys).map(|(at, key)| (*key, index.footer.chunk, at)));
             }
             let (keys, index) = &runs[chunk % runs.len()];
             let at = at % keys.len();
-            let point = (keys[at], index.chunk, at as u64);
+            let point = (keys[at], index.footer.chunk, at as u64);
             let record = keys[at].to_ne_bytes().to_vec();
             let wanted = Cut::At(CutPoint { record, origin: point.1, position: point.2 });
             for (keys, index) in &runs {
-                let before = all.iter().filter(|other| other.1 == index.chunk && **other < point);
+                let before = all.iter().filter(|other| other.1 == index.footer.chunk && **other < point);
                 prop_assert_eq!(cut(keys, index, &wanted), before.count() as u64);
                 prop_assert_eq!(cut(keys, index, &Cut::AllUpper), 0);
                 prop_assert_eq!(cut(keys, index, &Cut::AllLower), keys.len() as u64);
@@ -450,18 +392,23 @@ mod tests {
             let sorted = bytes_of(&keys);
             let index = RunIndex::new((3, 4), &sorted, (first, 9), block, 2);
             let stored = &sorted[2 * first as usize..];
-            let mut file = stored.to_vec();
             let encoded = index.encode();
-            file.extend(&encoded);
-            let size = file.len() as u64;
-            let tail = file.last_chunk().unwrap();
-            let length = RunIndex::encoded_bytes(*tail, size).unwrap() as usize;
-            let (encoded, _) = encoded.split_at(length);
-            prop_assert_eq!(RunIndex::decode(encoded, size), Some(index.clone()));
-            prop_assert_eq!(RunIndex::decode(encoded, size + 1), None);
-            let mut damaged = encoded.to_vec();
-            damaged[at % length] ^= 4;
-            prop_assert_eq!(RunIndex::decode(&damaged, size), None);
+            let footer = index.footer;
+            prop_assert_eq!(footer.stored_bytes(), Some(stored.len() as u64));
+            prop_assert_eq!(footer.index_bytes(), Some(encoded.len()));
+            let size = (stored.len() + encoded.len()) as u64;
+            prop_assert_eq!(RunFooter::decode(encoded.last_chunk().unwrap(), size), Some(footer));
+            prop_assert_eq!(RunIndex::decode(&encoded, &footer), Some(index.clone()));
+            let others = [
+                RunFooter { digest: !footer.digest, ..footer },
+                RunFooter { records: footer.records + block, ..footer },
+            ];
+            for other in others {
+                prop_assert_eq!(RunIndex::decode(&encoded, &other), None);
+            }
+            let mut damaged = encoded.clone();
+            damaged[at % encoded.len()] ^= 4;
+            prop_assert_eq!(RunIndex::decode(&damaged, &footer), None);
             prop_assert!(index.is_intact(first, stored));
             let mut damaged = stored.to_vec();
             let place = at % damaged.len();
@@ -486,8 +433,8 @@ mod tests {
             let blocks = sorted[2 * first..].chunks(2 * block as usize);
             prop_assert_eq!(&whole.sums, &blocks.clone().map(Checksum::of).collect::<Vec<_>>());
             prop_assert_eq!(&whole.firsts, &blocks.flat_map(|block| &block[..2]).copied().collect::<Vec<_>>());
-            prop_assert_eq!(whole.digest, Checksum::of(&sorted));
-            prop_assert_eq!((whole.records, whole.first), (keys.len() as u64, first as u64));
+            prop_assert_eq!(whole.footer.digest, Checksum::of(&sorted));
+            prop_assert_eq!((whole.footer.records, whole.footer.first), (keys.len() as u64, first as u64));
             let mut builder = IndexBuilder::new((3, 4), 9, block, 2);
             let mut at = 0;
             for length in lengths.into_iter().chain([keys.len()]) {

@@ -2,14 +2,16 @@
 //!
 //! Must never: communicate.
 
+use std::collections::BTreeMap;
+
 use super::making::run_prefix;
-use super::reading::{HeldRun, HeldRuns, Intact, Reading};
+use super::reading::{FoundRun, HeldRun, HeldRuns, Intact, Reading};
 use super::{ExternalSort, ExternalStats, PARTS_OF_MEMORY};
+use crate::external::footer::{FOOTER_BYTES, RunFooter};
 use crate::external::geometry::Geometry;
 use crate::external::manifest::{Identity, Manifest};
 use crate::external::parts::OutputParts;
 use crate::external::places::{Extent, ExternalFiles, Place, Transfer};
-use crate::external::run::{RunIndex, TAIL_BYTES};
 use crate::mutants::{Mutant, mutant};
 use crate::sort::pivot::Cut;
 use ftsort_kernels::buffer::Slice;
@@ -26,8 +28,11 @@ pub(super) struct ExternalJob {
     /// The bytes of a piece, and of this rank's part of a batch.
     pub share: usize,
     pub stats: ExternalStats,
-    /// The runs of chunks.
+    /// The runs of chunks that this rank uses, with their indexes.
     pub held: HeldRuns,
+    /// The runs of chunks that this rank has found in its scratch directories, without their indexes. Other ranks may
+    /// use them.
+    pub found: BTreeMap<u32, FoundRun>,
     /// The digests of the runs of all ranks; 0: not known.
     digests: Vec<u64>,
     pub resume: bool,
@@ -63,6 +68,7 @@ impl ExternalJob {
                 ..ExternalStats::default()
             },
             held: HeldRuns::default(),
+            found: BTreeMap::new(),
             digests: vec![0; chunks],
             resume: sort.resume,
             output: OutputParts::new(&sort.output, &manifest.identity),
@@ -83,9 +89,9 @@ impl ExternalJob {
         (self.share / self.record_bytes()).max(1) as u64
     }
 
-    /// Takes the runs that are in the scratch directories and that this rank does not have: of an earlier job over the
-    /// same data, or of a rank that has failed and used the same directory. Removes files that they did not complete. No
-    /// rank makes runs meanwhile.
+    /// Finds the runs that are in the scratch directories and that this rank does not have: of an earlier job over the
+    /// same data, or of another rank that uses the same directory. Reads only their footers, because each run is used
+    /// by one of the ranks that see it. Removes files that they did not complete. No rank makes runs meanwhile.
     pub fn find_runs(&mut self) {
         let prefix = run_prefix(self.manifest.job);
         for directory in 0..self.files.places.scratch.len() {
@@ -99,44 +105,63 @@ impl ExternalJob {
                     let _ = self.files.places.scratch[directory].remove(&name);
                     continue;
                 };
-                if self.held.contains_key(&chunk) {
+                if self.held.contains_key(&chunk) || self.found.contains_key(&chunk) {
                     continue;
                 }
-                if let Some(index) = self.read_index(directory, &name, chunk) {
-                    self.held.hold(HeldRun::new(index, directory, name));
+                if let Some(footer) = self.read_footer(directory, &name, chunk) {
+                    let run = FoundRun {
+                        footer,
+                        directory,
+                        name,
+                    };
+                    self.found.insert(chunk, run);
                 }
             }
         }
     }
 
     /// None: the run is damaged or does not have the records that are missing in the output.
-    fn read_index(&self, directory: usize, name: &str, chunk: u32) -> Option<RunIndex> {
+    fn read_footer(&self, directory: usize, name: &str, chunk: u32) -> Option<RunFooter> {
         let files = &self.files.places.scratch[directory];
         let (size, _) = files.read(name).ok()?;
-        let mut tail = [0; TAIL_BYTES as usize];
-        let end = size.checked_sub(TAIL_BYTES)?;
-        files.read_at(name, end, &mut tail).ok()?;
-        let length = RunIndex::encoded_bytes(tail, size)?;
-        let mut index = vec![0; usize::try_from(length).ok()?];
-        files.read_at(name, end - length, &mut index).ok()?;
-        let index = RunIndex::decode(&index, size)?;
+        let mut end = [0; FOOTER_BYTES];
+        let at = size.checked_sub(FOOTER_BYTES as u64)?;
+        files.read_at(name, at, &mut end).ok()?;
+        let footer = RunFooter::decode(&end, size)?;
         let manifest = &self.manifest;
+        // These fields determine the size of the index, which is read later.
         let is_whole = u64::from(chunk) < manifest.geometry.chunks()
-            && index.records == manifest.geometry.chunk_records(chunk.into());
-        let is_same = (index.job, index.chunk, index.block)
+            && footer.records == manifest.geometry.chunk_records(chunk.into());
+        let is_same = (footer.job, footer.chunk, footer.block)
             == (manifest.job, chunk, manifest.block)
-            && index.record_bytes() == manifest.identity.record_bytes;
+            && footer.record_bytes == manifest.identity.record_bytes;
         // The manifest may be older than the run.
-        let has_all = index.done <= manifest.done || mutant(Mutant::RunOfLaterBatchUsed);
-        (is_whole && is_same && has_all).then_some(index)
+        let has_all = footer.done <= manifest.done || mutant(Mutant::RunOfLaterBatchUsed);
+        (is_whole && is_same && has_all).then_some(footer)
+    }
+
+    /// Reads the indexes of the runs that were found and that other ranks do not use. Returns the runs whose index
+    /// cannot be read or is damaged.
+    fn read_indexes(&mut self) -> Vec<u32> {
+        let mut unreadable = Vec::new();
+        for (chunk, run) in std::mem::take(&mut self.found) {
+            if let Some(index) = run.read_index(&self.files.places) {
+                self.held.hold(HeldRun::new(index, run.directory, run.name));
+            } else if !mutant(Mutant::DamagedIndexIgnored) {
+                unreadable.push(chunk);
+                self.found.insert(chunk, run);
+            }
+        }
+        unreadable
     }
 
     /// The digests of this rank's runs as a message; 0: it does not have the run.
     pub fn holdings(&self) -> Vec<u8> {
         let chunks = 0..self.digests.len() as u32;
         let digests = chunks.map(|chunk| {
-            let run = self.held.get(&chunk);
-            run.map_or(0, |run| run.index.digest.max(1))
+            let held = self.held.get(&chunk).map(|run| &run.index.footer);
+            let footer = held.or_else(|| self.found.get(&chunk).map(|run| &run.footer));
+            footer.map_or(0, |footer| footer.digest.max(1))
         });
         digests.flat_map(u64::to_le_bytes).collect()
     }
@@ -175,6 +200,7 @@ impl ExternalJob {
                     *known = digest;
                     if index != me {
                         self.held.remove(&(chunk as u32));
+                        self.found.remove(&(chunk as u32));
                     }
                 }
             }
@@ -185,8 +211,12 @@ impl ExternalJob {
     /// Gives up runs that cannot be read back, so that they are made again.
     pub fn give_up(&mut self, chunks: &[u32]) -> Result<()> {
         for chunk in chunks {
-            if let Some(run) = self.held.remove(chunk) {
-                let _ = self.files.places.scratch[run.directory].remove(&run.name);
+            let held = self.held.remove(chunk);
+            let held = held.map(|run| (run.directory, run.name));
+            let found = self.found.remove(chunk);
+            let found = found.map(|run| (run.directory, run.name));
+            for (directory, name) in held.into_iter().chain(found) {
+                let _ = self.files.places.scratch[directory].remove(&name);
             }
         }
         self.losses += chunks.len();
@@ -216,11 +246,14 @@ impl ExternalJob {
         self.held.farthest_end(self.most_records(), &*self.kernel)
     }
 
-    /// Sets the positions of all runs to the committed cut. Returns the runs that cannot be read.
+    /// Reads the indexes that are missing, and sets the positions of all runs to the committed cut. Returns the runs
+    /// that cannot be read.
     pub fn rewind(&mut self) -> Result<Vec<u32>> {
+        let mut unreadable = self.read_indexes();
         let (cut, places) = (&self.manifest.cut, &self.files.places);
         let rewound = self.held.rewind(cut, places, &*self.kernel)?;
-        Ok(rewound.err().unwrap_or_default())
+        unreadable.extend(rewound.err().unwrap_or_default());
+        Ok(unreadable)
     }
 
     /// Starts to read this rank's records of a batch. Returns the runs that cannot be read, if there are any.

@@ -215,7 +215,8 @@ impl ExternalJob {
     /// Waits until a run is written, and gives it its name.
     fn finish_run(&mut self, draft: Draft) -> Result<()> {
         draft.transfer.wait()?;
-        let name = run_name(draft.index.job, draft.index.chunk);
+        let footer = &draft.index.footer;
+        let name = run_name(footer.job, footer.chunk);
         let files = &mut self.files.places.scratch[draft.file.directory];
         files
             .sync(&draft.file.name)

@@ -239,7 +239,7 @@ impl<T: Transport> Group<T> {
         let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
         job.before = writers;
         self.find_runs(&mut job);
-        job.stats.resumed_runs = job.held.len() as u64;
+        job.stats.resumed_runs = job.found.len() as u64;
         Ok(job)
     }
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::ExternalSort;
 use super::job::ExternalJob;
 use super::making::remove_runs;
-use crate::external::manifest::{Identity, Manifest};
+use crate::external::manifest::{HEAD_BYTES, Identity, Manifest};
 use crate::external::parts::{OutputParts, draft_name, is_part_of, is_state_of, manifest_name};
 use crate::mutants::{Mutant, mutant};
 use crate::store::directory::{Files, refusal};
@@ -358,14 +358,21 @@ pub(super) fn left_manifest(sort: &ExternalSort) -> Result<Option<Manifest>> {
     Ok(Some(manifest))
 }
 
-/// Returns the manifest of this name; None if there is none, or if it is damaged.
+/// Returns the manifest of this name; None if there is none, or if it is damaged. Reads only the first fields of a file
+/// that does not have the size of a manifest, because such a file may be larger than the memory.
 fn read_manifest(files: &dyn Files, name: &str) -> Result<Option<Manifest>> {
-    let Some((_, mut content)) = found(files, name)? else {
+    let Some((size, content)) = found(files, name)? else {
         return Ok(None);
     };
+    let failed = |error| refusal("read", files, name, &error);
     let mut bytes = Vec::new();
-    let read = content.read_to_end(&mut bytes);
-    read.map_err(|error| refusal("read", files, name, &error))?;
+    let mut head = content.take(HEAD_BYTES as u64);
+    head.read_to_end(&mut bytes).map_err(failed)?;
+    if Manifest::encoded_bytes(&bytes) != Some(size) {
+        return Ok(None);
+    }
+    let mut rest = head.into_inner().take(size - HEAD_BYTES as u64);
+    rest.read_to_end(&mut bytes).map_err(failed)?;
     Ok(Manifest::decode(&bytes))
 }
 

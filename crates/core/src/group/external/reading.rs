@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut, Range};
 
+use crate::external::footer::RunFooter;
 use crate::external::places::{Extent, ExternalFiles, Place, Places, Transfer};
 use crate::external::run::{RunIndex, farthest_cut};
 use crate::mutants::{Mutant, mutant};
@@ -23,6 +24,15 @@ pub(super) struct HeldRun {
     pub name: String,
     /// The number of records of the run that have been read.
     position: u64,
+}
+
+/// A run in a scratch file, of which this rank has read only the footer.
+pub(super) struct FoundRun {
+    pub footer: RunFooter,
+    /// The scratch directory.
+    pub directory: usize,
+    /// The name of the file.
+    pub name: String,
 }
 
 /// Runs by their numbers: runs of chunks, or pieces of one chunk.
@@ -44,7 +54,7 @@ pub(super) type Intact<T> = std::result::Result<T, Vec<u32>>;
 impl HeldRun {
     pub fn new(index: RunIndex, directory: usize, name: String) -> HeldRun {
         HeldRun {
-            position: index.first,
+            position: index.footer.first,
             index,
             directory,
             name,
@@ -59,6 +69,17 @@ impl HeldRun {
             at: range.start,
             bytes: (range.end - range.start) as usize,
         }
+    }
+}
+
+impl FoundRun {
+    /// Reads the index of the run. None if it cannot be read, is damaged, or is not that of the footer any more.
+    pub fn read_index(&self, places: &Places) -> Option<RunIndex> {
+        let (at, bytes) = (self.footer.stored_bytes()?, self.footer.index_bytes()?);
+        let mut index = vec![0; bytes];
+        let files = &places.scratch[self.directory];
+        files.read_at(&self.name, at, &mut index).ok()?;
+        RunIndex::decode(&index, &self.footer)
     }
 }
 
@@ -79,7 +100,7 @@ impl DerefMut for HeldRuns {
 impl HeldRuns {
     /// Adds a run.
     pub fn hold(&mut self, run: HeldRun) {
-        self.0.insert(run.index.chunk, run);
+        self.0.insert(run.index.footer.chunk, run);
     }
 
     /// Returns the farthest cut before which at most `most` records are that have not been read.

@@ -2,6 +2,7 @@
 //! files, and the mutants of their code.
 
 mod hosts;
+mod indexes;
 mod parts;
 mod pieces;
 mod random;
@@ -489,7 +490,7 @@ fn a_source_that_changes_is_an_error() {
 /// The mutants of external sorts, and the test that detects each.
 #[test]
 fn every_mutant_of_an_external_sort_is_detected() {
-    let detected: [(Mutant, Detects); 14] = [
+    let detected: [(Mutant, Detects); 15] = [
         (Mutant::ActionOfFailedRank, || {
             failures_at_every_step(resumed::with_a_longer_output, 1, 1).is_some()
         }),
@@ -506,6 +507,9 @@ fn every_mutant_of_an_external_sort_is_detected() {
             (1..9).any(|seed| {
                 resumed::jobs_ended_at_every_step(seed, 7, &resumed::damage_runs).is_err()
             })
+        }),
+        (Mutant::DamagedIndexIgnored, || {
+            indexes::runs_with_damaged_indexes_are_made_again().is_err()
         }),
         (Mutant::DamagedPieceUsed, || {
             pieces::damaged_pieces(1).is_err()
