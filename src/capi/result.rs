@@ -148,13 +148,13 @@ impl ftsort_result {
         }
     }
 
-    /// The layout of the records, the records by node, and the number of records of all ranks, if it is known.
-    pub(super) fn records(&self) -> Result<(&Layout, Vec<NodeRecords<'_>>, Option<u64>)> {
+    /// The layout of the records, the records by node, and the result of a sort that they are, if they are one.
+    pub(super) fn records(&self) -> Result<(&Layout, Vec<NodeRecords<'_>>, Option<&Sorted>)> {
         match &self.content {
             Content::Sorted(sorted) => match sorted.listed_layout() {
                 Some(layout) => {
                     let parts = sorted.parts(sorted.record_bytes())?;
-                    Ok((layout, parts, Some(sorted.total())))
+                    Ok((layout, parts, Some(sorted)))
                 }
                 None => refuse(
                     "result holds positions or groups: pass a result of ftsort_run or ftsort_sort_by_key",

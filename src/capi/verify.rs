@@ -9,7 +9,7 @@ use super::record::{ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::slices::CArray;
 use super::status::ftsort_status;
-use ftsort_core::group::Verification;
+use ftsort_core::group::{Sorted, Verification};
 use ftsort_kernels::error::{Result, refuse};
 use ftsort_kernels::record::Layout;
 
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn ftsort_result_verify(
                 return refuse("result is NULL: pass the result of this rank");
             };
             result.require_ranks(ranks)?;
-            let (layout, parts, total) = result.records()?;
+            let (layout, parts, sorted) = result.records()?;
             // SAFETY: this function's contract.
             let input = unsafe { input_of(input, count, layout)? };
             let layout = layout.clone();
@@ -59,7 +59,8 @@ pub unsafe extern "C" fn ftsort_result_verify(
                 layout,
                 parts,
                 input,
-                total,
+                total: sorted.map(Sorted::total),
+                id: sorted.map(Sorted::id),
             })
         };
         let found = group.group.verify_checked(prepare())?;

@@ -122,6 +122,8 @@ pub(super) struct Inputs<'a> {
     pub absent: RankSet,
     /// Sizes and hashes of the inputs, where they may be reloaded.
     pub hashes: BTreeMap<Rank, InputHash>,
+    /// The same of the inputs that stay in a job that replaces the others.
+    pub unchanged: BTreeMap<Rank, InputHash>,
 }
 
 impl<'a> Inputs<'a> {
@@ -136,6 +138,7 @@ impl<'a> Inputs<'a> {
             own_is_here: true,
             absent,
             hashes: BTreeMap::new(),
+            unchanged: BTreeMap::new(),
         }
     }
 
@@ -187,7 +190,8 @@ impl<'a> Inputs<'a> {
         let found = InputHash::of(&input);
         // An owner that failed before it reported its hash leaves nothing else to compare with.
         let is_whole = input.len().is_multiple_of(record_bytes);
-        match self.hashes.get(&origin) {
+        let known = self.hashes.get(&origin);
+        match known.or_else(|| self.unchanged.get(&origin)) {
             _ if mutant(Mutant::ReloadNotVerified) => {}
             Some(known) if *known != found => return Err(known.mismatch(origin, found)),
             None if !is_whole => {

@@ -229,9 +229,10 @@ pub fn run_job(
         gathered: parts.gathered,
         ..JobParts::new(&mut store, parts.source, parts.input, parts.absent)
     };
+    let before = engine.members().membership().clone();
     let job = Job::new(engine, algorithm, parts);
     let finished = job.with_held(state).run(lost);
-    held.after_job(finished.is_ok().then(|| engine.members().membership()));
+    held.after_job(finished.is_ok().then(|| engine.members()), &before);
     finished
 }
 

@@ -13,7 +13,7 @@ use crate::mutants::{Mutant, mutant};
 use crate::query::groups::{Aggregate, Groups, Summary, summary_bytes};
 use crate::transport::Transport;
 use crate::wire::{Reader, Writer};
-use ftsort_kernels::error::{Error, Result};
+use ftsort_kernels::error::{Error, Result, caught_as};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 
 impl<T: Transport> Group<T> {
@@ -68,10 +68,12 @@ impl<T: Transport> Group<T> {
     fn turn_into_groups(&mut self, sorted: &mut Sorted, aggregates: &[Aggregate]) -> Result<()> {
         let kernel = kernel_for(&sorted.layout, self.threads.clone());
         let summaries = self.share_summaries(sorted, &*kernel, aggregates)?;
-        let groups = Groups::new(aggregates.to_vec(), summaries, &*kernel);
-        sorted.total = groups.total();
-        let columns = Columns::of_groups(groups, kernel.record_bytes());
-        let listed = sorted.turn_into(columns);
+        let turn = || {
+            let groups = Groups::new(aggregates.to_vec(), summaries, &*kernel);
+            sorted.total = groups.total();
+            sorted.turn_into(Columns::of_groups(groups, kernel.record_bytes()))
+        };
+        let listed = caught_as(turn, |error| kernel.error_of_panic(error));
         self.agree_on_columns(sorted, listed)
     }
 
@@ -84,10 +86,15 @@ impl<T: Transport> Group<T> {
     ) -> Result<Vec<Summary>> {
         let mut recovered = None;
         loop {
-            let mut message = Writer::new();
-            for (node, _, records) in &sorted.blocks {
-                Summary::of(*node, records, kernel, aggregates).encode(&mut message);
-            }
+            let summarise = || {
+                let mut message = Writer::new();
+                for (node, _, records) in &sorted.blocks {
+                    Summary::of(*node, records, kernel, aggregates).encode(&mut message);
+                }
+                Ok(message.finish())
+            };
+            // The comparator of one rank may fail alone.
+            let message = caught_as(summarise, |error| kernel.error_of_panic(error));
             // Ranks may have been excluded or readmitted since the result was made.
             let membership = match mutant(Mutant::SummariesOfPresentNodes) {
                 true => self.members.membership(),
@@ -97,8 +104,11 @@ impl<T: Transport> Group<T> {
             let most_nodes = ranks.map(|rank| membership.nodes_of(rank).len()).max();
             let size = kernel.record_bytes();
             let limit = most_nodes.unwrap_or(1) * summary_bytes(size, aggregates.len());
-            let message = message.finish();
             let reports = self.on_engine(|engine| {
+                let message = match mutant(Mutant::SummariesNotAgreedOn) {
+                    true => message?,
+                    false => engine.all_or_none(message)?,
+                };
                 let reports = engine.share(message, limit)?;
                 let verdict = engine.commit(reports.is_some(), None)?;
                 Ok(reports.filter(|_| verdict == Verdict::Committed))

@@ -34,6 +34,8 @@ pub(super) struct Columns {
     widths: Vec<usize>,
     /// The columns of each listed block beside the first.
     further: BTreeMap<Node, Vec<Slice>>,
+    /// The same of blocks that were listed earlier: pointers to columns stay valid.
+    _moved: Vec<Vec<Slice>>,
 }
 
 /// How columns follow from the blocks of the sort.
@@ -55,6 +57,7 @@ impl Columns {
             rule,
             widths,
             further: BTreeMap::new(),
+            _moved: Vec::new(),
         }
     }
 
@@ -85,7 +88,7 @@ impl Columns {
             }
             let (offset, mut columns) = self.rule.columns(node, offset, &records, layout)?;
             let first = columns.remove(0);
-            self.further.insert(node, columns);
+            self._moved.extend(self.further.insert(node, columns));
             listed.push((node, offset, first));
         }
         Ok(listed)

@@ -195,14 +195,20 @@ impl<'a> Prepared<'a> {
         })
     }
 
+    /// A hash of the members of the record that must be the same on all ranks.
+    fn of_record(&self) -> u64 {
+        let is_stable = self.stable && !mutant(Mutant::StabilityNotCompared);
+        self.layout.fingerprint() ^ u64::from(is_stable)
+    }
+
     /// A hash of all that must be the same on all ranks.
     pub(super) fn fingerprint(&self) -> u64 {
-        self.layout.fingerprint().wrapping_add(self.further.1)
+        self.of_record().wrapping_add(self.further.1)
     }
 
     /// The same by the names of the arguments.
     pub(super) fn shared(&self) -> [(&'static str, u64); 2] {
-        [("record", self.layout.fingerprint()), self.further]
+        [("record", self.of_record()), self.further]
     }
 
     /// The checks of a job that protects the records.

@@ -16,7 +16,7 @@ use ftsort_kernels::error::{Error, Result, Status, refuse};
 #[derive(Debug)]
 pub(super) struct Safety {
     /// The same number on all ranks, and for no other result.
-    id: u64,
+    pub id: u64,
     /// The number of the group.
     group: u64,
     /// The ranks that have no part in the result: they had failed when it was made or recovered.
@@ -118,7 +118,11 @@ impl<T: Transport> Group<T> {
         if result.safety.stored == Some(self.stored_version()) {
             return self.keeping_stats(|group| group.list_stored_blocks(result));
         }
-        let record_bytes = result.record_bytes();
+        // Of the inputs: a column of the result may have other elements.
+        let record_bytes = match mutant(Mutant::InputsOfColumnWidth) {
+            true => result.record_bytes(),
+            false => result.layout.record_bytes(),
+        };
         let dimension = self.members.cube().dimension();
         let threads = self.threads.clone();
         let recovered = result.with_algorithm(&threads, dimension, |safety, algorithm| {

@@ -108,8 +108,13 @@ impl FinalStates {
     /// Lists these states, in ascending order of node. Pointers to those that were listed stay valid.
     pub(super) fn list_states(&mut self, states: Vec<(Node, Slice)>) {
         let before = std::mem::replace(&mut self.states, states);
-        self._moved
-            .extend(before.into_iter().map(|(_, state)| state));
+        let listed = |old: &Slice| {
+            self.states
+                .iter()
+                .any(|(_, new)| new.as_ptr() == old.as_ptr())
+        };
+        let moved = before.into_iter().map(|(_, state)| state);
+        self._moved.extend(moved.filter(|state| !listed(state)));
     }
 
     /// Lists the states that the redundancy has for this rank now.

@@ -318,10 +318,13 @@ impl Attempt<'_, '_> {
             };
             let divided = self.caught(|| search.divide(samples.iter().map(|sample| &sample[..])));
             if divided.is_ok() && search.is_over() {
+                // The comparator of another rank may have failed alone: then that rank shares its error.
+                if !mutant(Mutant::SearchEndNotAgreedOn) {
+                    self.engine.all_or_none(Ok(()))?;
+                }
                 break;
             }
             let limit = search.count_limit();
-            // All ranks have the same samples, but the comparator of one rank may fail alone.
             let counts = divided.and_then(|()| self.caught(|| search.count()));
             let Some(counts) = self.share(counts, limit)? else {
                 return Ok(None);

@@ -171,6 +171,11 @@ impl Sorted {
         self.total
     }
 
+    /// The number of the result: the same on all ranks, and for no other result of the group.
+    pub fn id(&self) -> u64 {
+        self.safety.id
+    }
+
     /// The records' size and key.
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -413,6 +418,13 @@ impl<T: Transport> Group<T> {
         let prepared = prepared?;
         let count = prepared.given.len() / prepared.layout.record_bytes();
         self.check_spare("count", count)?;
+        if self.config.spares > 0 && self.expects_bitonic() {
+            return refuse(format!(
+                "config.spares is {}, but FTSORT_BITONIC_MERGE needs records on all ranks: set config.spares to 0, or \
+                 choose another algorithm",
+                self.config.spares
+            ));
+        }
         if prepared.stable && self.expects_bitonic() {
             return refuse(
                 "FTSORT_BITONIC_MERGE does not keep the order of equal keys, which record.stable or this function \

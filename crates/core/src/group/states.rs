@@ -89,18 +89,21 @@ impl<T: Transport> Group<T> {
 
     /// Discards all states, and the name under which another job would find them until the next commit. Collective.
     pub fn clear_states(&mut self) -> Result<()> {
-        self.call(|group| {
-            let cleared = group.on_states(|states, engine, _| {
-                // States in memory are discarded without an agreement of their own.
-                engine.check_faults()?;
-                states.clear(engine)
-            });
-            let is_empty = group.states.version_id() == VersionId::INPUT;
-            if is_empty && !mutant(Mutant::StatesAfterClearUsed) {
-                group.clears += 1;
-            }
-            cleared.map(drop)
-        })
+        self.call(Group::discard_states)
+    }
+
+    /// As [`Group::clear_states`], as a part of another call. Collective.
+    pub(super) fn discard_states(&mut self) -> Result<()> {
+        let cleared = self.on_states(|states, engine, _| {
+            // States in memory are discarded without an agreement of their own.
+            engine.check_faults()?;
+            states.clear(engine)
+        });
+        let is_empty = self.states.version_id() == VersionId::INPUT;
+        if is_empty && !mutant(Mutant::StatesAfterClearUsed) {
+            self.clears += 1;
+        }
+        cleared.map(drop)
     }
 
     /// The committed version of the states, which no later states have.

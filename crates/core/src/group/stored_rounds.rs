@@ -48,6 +48,11 @@ impl StoredRun<'_> {
         bytes(&note.encode())
     }
 
+    /// The entry of a node of which the algorithm makes the initial state.
+    fn entry_of_begin(&self) -> Result<(Slice, Slice)> {
+        Ok((bytes(&[])?, self.note(0, Note::BEGIN.to_vec())?))
+    }
+
     /// Whether a note is of the initial states of this call.
     fn is_initial(&self, note: Option<&Slice>) -> bool {
         let note = note.and_then(|note| Note::decode(note));
@@ -61,6 +66,20 @@ impl StoredRun<'_> {
 impl<T: Transport> Group<T> {
     /// Runs the rounds that follow the stored states, or all of them if none are stored. Collective.
     pub(super) fn run_stored_rounds(&mut self, run: &StoredRun<'_>) -> Result<FinalStates> {
+        loop {
+            match self.continue_stored_rounds(run) {
+                Err(error) if error.status == Status::DataLost && run.rounds.inits_all() => {
+                    // Any rank can make all initial states again.
+                    self.forget_losses();
+                    self.discard_states()?;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    /// As [`Group::run_stored_rounds`], with `Status::DataLost` where stored states are lost. Collective.
+    fn continue_stored_rounds(&mut self, run: &StoredRun<'_>) -> Result<FinalStates> {
         let found = self.on_stored(|states, engine, lost| {
             stored_round(states, engine, lost, run.fingerprint, "these rounds")
         })?;
@@ -93,10 +112,13 @@ impl<T: Transport> Group<T> {
     fn run_part(&mut self, run: &StoredRun<'_>, part: Range<u32>) -> Result<bool> {
         let states = self.states.of_all_nodes();
         let stored = |node: Node| -> Result<Option<(Slice, Vec<u8>)>> {
-            Ok(states.get(node)?.map(|(state, note)| {
-                let note = note.and_then(|note| Note::decode(&note));
-                (state, note.map_or_else(Vec::new, |note| note.shared))
-            }))
+            let Some((state, note)) = states.get(node)? else {
+                return Ok(None);
+            };
+            let note = note.and_then(|note| Note::decode(&note));
+            let is_made = note.as_ref().is_some_and(Note::is_of_begin);
+            let shared = note.map_or_else(Vec::new, |note| note.shared);
+            Ok((!is_made).then_some((state, shared)))
         };
         let continued = Continued::new(run.rounds, run.whole.plan(), &part, &stored);
         let algorithm = run.whole.part(&continued, part.clone());
@@ -139,18 +161,36 @@ impl<T: Transport> Group<T> {
     /// Lists the stored states of the nodes that this rank executes, after they have moved to their executors.
     /// Collective.
     pub(super) fn list_stored(&mut self, result: &mut FinalStates) -> Result<()> {
-        let moved = self.on_stored(|states, engine, lost| states.begin(engine, lost));
-        result.safety.absent = self.members.faulty().clone();
-        result.safety.membership = self.members.membership().clone();
-        let nodes = self.members.my_nodes().into_iter();
-        let states = self.states.of_all_nodes();
-        let states = nodes.filter_map(|node| {
-            // They are in the memory of this rank.
-            let (state, _) = states.get(node).ok().flatten()?;
-            Some((node, state))
-        });
-        result.list_states(states.collect());
-        moved
+        self.on_stored(|states, engine, lost| {
+            loop {
+                let moved = states.begin(engine, lost);
+                let (mut listed, mut read) = (Vec::new(), None);
+                let mut missing = RankSet::new(engine.members().ranks());
+                let stored = states.of_all_nodes();
+                for node in engine.members().my_nodes() {
+                    match stored.get(node) {
+                        Ok(Some((state, _))) => listed.push((node, state)),
+                        Ok(None) => drop(missing.insert(home_of(engine.members(), node))),
+                        Err(error) => read = Some(error),
+                    }
+                }
+                result.list_states(listed);
+                let membership = engine.members().membership().clone();
+                result.safety.absent = engine.members().faulty().clone();
+                moved?;
+                if !mutant(Mutant::LostStatesForgotten) {
+                    // A state may have been lost before.
+                    none_missing(engine, &missing, read, lost, |lost| {
+                        format!("the stored state of rank {lost} is lost: call ftsort_store_clear to begin anew")
+                    })?;
+                }
+                let is_whole = *engine.members().membership() == membership;
+                result.safety.membership = membership;
+                if is_whole {
+                    return Ok(());
+                }
+            }
+        })
     }
 }
 
@@ -251,7 +291,8 @@ pub(super) fn stored_round(
             // A commit without states.
             return Ok(None);
         }
-        if !missing.is_empty() && found.round != Some(0) {
+        let begins_again = mutant(Mutant::LostStatesBegunAgain) && found.round == Some(0);
+        if !missing.is_empty() && !begins_again {
             let text =
                 format!("stored states of {name} are lost: call ftsort_store_clear to begin anew");
             *lost = missing;
@@ -332,6 +373,10 @@ fn store_first(engine: &mut Engine<'_>, beside: Beside<'_>, run: &StoredRun<'_>)
         let mut read = Ok(());
         for node in engine.members().my_nodes() {
             if !run.whole.provided().contains(node) {
+                match run.entry_of_begin() {
+                    Ok((state, note)) => states.put_with_note(node, state, note),
+                    Err(error) => read = Err(error),
+                }
                 continue;
             }
             let state = match node == me.home() {

@@ -3,6 +3,7 @@
 use super::config::{agree_on_equal, hash_of};
 use super::{Group, Sorted};
 use crate::engine::{VerifyInput, verify};
+use crate::mutants::{Mutant, mutant};
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::digest::DigestKey;
@@ -20,6 +21,20 @@ pub struct Verification<'a> {
     pub input: Option<&'a [u8]>,
     /// The number of records of all parts; None: it is not known, and is not compared.
     pub total: Option<u64>,
+    /// The number of the result, see [`Sorted::id`]; None for other arrays.
+    pub id: Option<u64>,
+}
+
+/// `Status::Argument` unless the bytes are whole records.
+fn check_records(layout: &Layout, bytes: &[u8], name: &str) -> Result<()> {
+    let size = layout.record_bytes();
+    if bytes.len().is_multiple_of(size) {
+        return Ok(());
+    }
+    refuse(format!(
+        "{name} has {} bytes, not a multiple of the record size {size}",
+        bytes.len()
+    ))
 }
 
 /// A part as the kernel reads it: numbers are aligned to their size, even if there are none. `Status::Argument`
@@ -54,6 +69,7 @@ impl<T: Transport> Group<T> {
                     parts,
                     input,
                     total: Some(result.total()),
+                    id: Some(result.id()),
                 }),
         )
     }
@@ -71,14 +87,19 @@ impl<T: Transport> Group<T> {
                     ));
                 }
                 for (_, part) in &mut given.parts {
+                    check_records(&given.layout, part, "a part of the result")?;
                     *part = aligned(&given.layout, part)?;
                 }
+                check_records(&given.layout, given.input.unwrap_or_default(), "input")?;
                 let kernel = kernel_for(&given.layout, 1);
                 Ok((given, kernel))
             });
             group.apart_from_jobs(|engine| {
                 let (given, kernel) = engine.all_or_none(prepared)?;
-                let total = hash_of(given.total);
+                let total = match mutant(Mutant::ResultsNotCompared) {
+                    true => hash_of(given.total),
+                    false => hash_of((given.total, given.id)),
+                };
                 let fingerprint = given.layout.fingerprint();
                 agree_on_equal(engine, &[("record", fingerprint), ("result", total)])?;
                 let kernel: &dyn Kernel = &*kernel;

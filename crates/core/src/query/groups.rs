@@ -335,7 +335,8 @@ impl Groups {
     /// aggregates of the whole group.
     ///
     /// # Errors
-    /// `Status::Memory`; `Status::Internal` if the records are not those of the summary.
+    /// `Status::Memory`; `Status::Internal` if the records are not those of the summary, or `Status::Callback` if a
+    /// comparator makes the order.
     pub fn columns(&self, node: Node, records: &[u8], kernel: &dyn Kernel) -> Result<Vec<Slice>> {
         let size = kernel.record_bytes();
         let place = self
@@ -363,7 +364,7 @@ impl Groups {
                 continue;
             }
             if rows == begun {
-                return Err(other_records(node));
+                return Err(other_records(node, kernel));
             }
             let cells = columns
                 .iter_mut()
@@ -378,7 +379,7 @@ impl Groups {
             rows += 1;
         }
         if rows < begun {
-            return Err(other_records(node));
+            return Err(other_records(node, kernel));
         }
         Ok(columns.into_iter().map(Slice::from).collect())
     }
@@ -408,12 +409,10 @@ impl Groups {
     }
 }
 
-fn other_records(node: Node) -> Error {
-    let text = format!(
-        "the records of node {} are not those of its summary",
-        node.0
-    );
-    Error::internal(text)
+/// A comparator that gives another order for the same records can be the cause.
+fn other_records(node: Node, kernel: &dyn Kernel) -> Error {
+    let text = format!("the records of node {node} are not those of its summary");
+    kernel.error_of_panic(Error::internal(text))
 }
 
 #[cfg(test)]

@@ -25,6 +25,14 @@ pub struct Note {
 }
 
 impl Note {
+    /// The shared value in the note of a node that has no state before the rounds, because the algorithm makes it.
+    pub const BEGIN: &[u8] = &[1];
+
+    /// Whether the algorithm makes the state of the node. No value is shared before the rounds.
+    pub fn is_of_begin(&self) -> bool {
+        self.round == 0 && self.shared == Note::BEGIN
+    }
+
     /// The note as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();

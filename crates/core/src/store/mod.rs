@@ -77,7 +77,7 @@ pub trait Store: fmt::Debug {
         self.put(VersionId::INPUT, owner, input)
     }
 
-    /// Removes a copy of an input that is wrong. It has no effect on stores without copies of inputs.
+    /// Removes a copy of an input that is wrong or not needed any more. It has no effect on stores without copies of inputs.
     fn discard(&mut self, _owner: Node) {}
 
     /// Returns a stored block; None if there is none or it is damaged. `Status::Memory` if there is no memory

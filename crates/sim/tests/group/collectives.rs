@@ -289,6 +289,7 @@ fn verifies_empty_parts_and_refuses_misaligned_numbers() {
             parts: vec![(Node(0), part)],
             input: None,
             total: None,
+            id: None,
         };
         static NUMBERS: [u64; 2] = [0; 2];
         let bytes: &[u8] = bytemuck::cast_slice(&NUMBERS);

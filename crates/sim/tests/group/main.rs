@@ -1,6 +1,7 @@
 //! The safe `Group` of the core on simulated ranks: creation, sorts, wrong arguments, failures, agreement, states,
 //! user-defined algorithms, tree collectives, verification, and memory limits.
 
+mod agreed;
 mod arrays;
 mod collectives;
 mod commits;
@@ -10,7 +11,9 @@ mod external;
 mod gathered;
 mod jobs;
 mod lists;
+mod lost_states;
 mod monitors;
+mod moved;
 mod named;
 mod observer;
 mod options;

@@ -447,12 +447,12 @@ fn equal_keys_of_protected_inputs_keep_their_order() {
             "{method:?} {failures}"
         );
     }
-    for (method, failures) in &cases[..2] {
-        let is_detected = with_mutant(Mutant::DividedInputHeld, || {
-            !equal_keys_keep_their_order(*method, failures)
-        });
-        assert!(is_detected, "{method:?} {failures}");
-    }
+    // Sample sort uses no copy of another rank here.
+    let (method, failures) = cases[1];
+    let is_detected = with_mutant(Mutant::DividedInputHeld, || {
+        !equal_keys_keep_their_order(method, failures)
+    });
+    assert!(is_detected, "{method:?} {failures}");
 }
 
 /// A block of rank 1 changes in a sort of protected inputs, and no rank fails. Returns whether later sorts are right.

@@ -223,6 +223,7 @@ fn too_many_parts_to_verify_are_refused() {
                     .collect(),
                 input: None,
                 total: None,
+                id: None,
             }));
             used_again(group, found)
         });

@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use super::holders::nodes_held_by;
+
 use crate::engine::Engine;
 use crate::engine::inputs::InputHash;
-use crate::members::{Membership, Rank, RankSet};
+use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope, VersionId};
 use ftsort_kernels::error::Result;
@@ -37,9 +39,14 @@ impl HeldInputs {
         (self.state.clone(), &mut *self.store)
     }
 
-    /// Takes over the copies that a job has added after failures. `membership`: that at the end of the job if it
-    /// succeeded, so that all holders have their copies.
-    pub(in crate::engine) fn after_job(&mut self, membership: Option<&Membership>) {
+    /// Takes over the copies that a job has added after failures. `members`: those at the end of the job if it succeeded, so
+    /// that all holders have their copies. `before`: the membership with which it began.
+    pub(in crate::engine) fn after_job(&mut self, members: Option<&Members>, before: &Membership) {
+        if let Some(members) = members
+            && !mutant(Mutant::MovedCopiesKept)
+        {
+            self.discard_others(members, before);
+        }
         let has_copies = self.store.scope() != StoreScope::Everyone;
         if has_copies && !mutant(Mutant::AddedCopiesForgotten) {
             let has = |owner: &Rank| {
@@ -49,8 +56,24 @@ impl HeldInputs {
             let ranks = self.state.held.ranks();
             self.state.held = RankSet::of(ranks, Rank::all(ranks).filter(has));
         }
-        if let Some(membership) = membership {
-            self.state.membership = membership.clone();
+        if let Some(members) = members {
+            self.state.membership = members.membership().clone();
+        }
+    }
+
+    /// Removes the copies that this rank has to hold neither now nor with the membership `before`, which the next job may begin
+    /// with again: slow ranks are excluded in each job anew.
+    fn discard_others(&mut self, members: &Members, before: &Membership) {
+        let StoreScope::Copies(copies) = self.store.scope() else {
+            return;
+        };
+        let held_with = |membership| nodes_held_by(members.me(), members, membership, copies);
+        let (now, then) = (held_with(members.membership()), held_with(before));
+        let others = Rank::all(members.ranks()).filter(|rank| *rank != members.me());
+        for node in others.map(Rank::home) {
+            if !now.contains(&node) && !then.contains(&node) {
+                self.store.discard(node);
+            }
         }
     }
 

@@ -44,6 +44,8 @@ pub(super) struct Redundancy<'a> {
     pub in_place: usize,
     /// The membership with which all holders had their copies before the job; used in the first attempt.
     pub whole_with: Option<Membership>,
+    /// The holders had their copies before the job with another membership.
+    pub has_moved: bool,
     /// This rank's own input is counted in `held`, but its memory was released: its owner copies it again.
     pub released: bool,
     /// The inputs, as their owners passed them, that this rank contributes to parity: its own, and those that it has
@@ -84,6 +86,7 @@ impl<'a> Redundancy<'a> {
             gathered,
             in_place: 0,
             whole_with: None,
+            has_moved: false,
             released: false,
             raw: BTreeMap::new(),
             renews: false,

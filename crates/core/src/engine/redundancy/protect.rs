@@ -19,7 +19,10 @@ impl Job<'_, '_> {
     pub(in crate::engine) fn protect_inputs(&mut self) -> Result<RoundResult> {
         let mut result = RoundResult::new();
         let whole_with = self.redundancy.whole_with.take();
+        let was_whole = whole_with.is_some();
         let is_whole = whole_with.is_some_and(|before| before == *self.engine.members.membership());
+        let has_copies = self.copies() > 0 && !mutant(Mutant::MovedCopiesSentAgain);
+        self.redundancy.has_moved |= was_whole && !is_whole && has_copies;
         self.redundancy.in_place = if is_whole { usize::MAX } else { 0 };
         self.hold_arrived(&mut result)?;
         if self.parity().is_some() {
@@ -136,6 +139,7 @@ impl Job<'_, '_> {
     /// Shares which inputs each survivor holds. None: a rank failed.
     pub(super) fn share_holdings(&mut self) -> Result<Option<Holdings>> {
         if self.progress.membership.is_none()
+            && !self.redundancy.has_moved
             && self.inputs.owners_are_alive(self.engine.members.faulty())
         {
             // All ranks that come here know it: the protection was not interrupted on any of them.

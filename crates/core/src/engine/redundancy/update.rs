@@ -3,11 +3,14 @@
 //!
 //! Repair of protected inputs: a rank with records that have changed since they were protected gets a copy back.
 
+use std::collections::BTreeMap;
+
 use super::held::HeldInputs;
 use super::holders::nearest;
 use super::retained::LoadOnly;
 use crate::block::Block;
 use crate::engine::commit::agreed_error;
+use crate::engine::inputs::InputHash;
 use crate::engine::job::{Job, JobParts, run_job};
 use crate::engine::{Checks, Delivery, Engine, Event, Source, Transfer, Verdict};
 use crate::members::{Rank, RankSet};
@@ -68,6 +71,12 @@ pub fn update_inputs(
     let held = state.held.iter().filter(|rank| unchanged.contains(*rank));
     job.redundancy.held = RankSet::of(ranks, held);
     job.redundancy.raw = raw;
+    let hashes = state.hashes.into_iter();
+    let hashes = hashes.filter(|(owner, _)| unchanged.contains(*owner));
+    let hashes: BTreeMap<Rank, InputHash> = hashes.collect();
+    if !mutant(Mutant::UnchangedInputsNotVerified) {
+        job.inputs.unchanged = hashes.clone();
+    }
     let has_parity = job.parity().is_some();
     let updated = match job.run(lost) {
         Ok(finished) => finished.retained,
@@ -84,8 +93,6 @@ pub fn update_inputs(
     };
     let released = || Error::internal("the new inputs were released");
     let mut updated = updated.ok_or_else(released)?.into_inputs();
-    let hashes = state.hashes.into_iter();
-    let hashes = hashes.filter(|(owner, _)| unchanged.contains(*owner));
     updated.state.hashes.extend(hashes);
     *inputs = updated;
     Ok(())

@@ -44,6 +44,8 @@ struct Interval {
     before: u64,
     /// The number of records in it, on all ranks.
     inside: u64,
+    /// The number of steps that led to it.
+    steps: u32,
     /// The wanted positions in it, ascending.
     wanted: Vec<u64>,
     /// The records of this rank in it.
@@ -61,8 +63,10 @@ struct Interval {
 /// ranks, [`Search::count`], [`Search::narrow`] with the counts of all ranks, until [`Search::is_over`].
 pub struct Search<'k> {
     kernel: &'k dyn Kernel,
-    /// The intervals with wanted positions, ascending.
+    /// The intervals with wanted positions that are divided in this step.
     intervals: Vec<Interval>,
+    /// The others: the samples of all intervals at once would take too much memory.
+    waiting: Vec<Interval>,
     /// The records that were found, with their positions.
     found: Vec<(u64, CutPoint)>,
     step: u32,
@@ -84,6 +88,7 @@ impl<'k> Search<'k> {
         let whole = Interval {
             before: 0,
             inside: total,
+            steps: 0,
             wanted,
             mine,
             points: Vec::new(),
@@ -94,6 +99,7 @@ impl<'k> Search<'k> {
         Search {
             kernel,
             intervals: intervals.collect(),
+            waiting: Vec::new(),
             found: Vec::new(),
             step: 0,
         }
@@ -101,7 +107,7 @@ impl<'k> Search<'k> {
 
     /// Whether all records are found.
     pub fn is_over(&self) -> bool {
-        self.intervals.is_empty()
+        self.intervals.is_empty() && self.waiting.is_empty()
     }
 
     /// The wanted positions and their records, ascending.
@@ -116,12 +122,12 @@ impl<'k> Search<'k> {
     }
 
     /// One of so many records of an interval is sampled.
-    fn stride(&self, inside: u64) -> u64 {
+    fn stride(&self, interval: &Interval) -> u64 {
         let intervals = self.intervals.len() as u64;
         let affordable = SAMPLE_BYTES / self.point_bytes() as u64 / intervals;
         let samples = (SAMPLES / intervals).max(SAMPLES_OF_INTERVAL);
-        let samples = samples.min(affordable).max(FEWEST) << (self.step / PATIENCE).min(40);
-        inside.div_ceil(samples).max(1)
+        let samples = samples.min(affordable).max(FEWEST) << (interval.steps / PATIENCE).min(40);
+        interval.inside.div_ceil(samples).max(1)
     }
 
     /// The greatest size of the message of [`Search::sample`] of a rank that has up to `inputs` inputs, in bytes.
@@ -129,7 +135,7 @@ impl<'k> Search<'k> {
         let intervals = self.intervals.iter();
         // The last window of each input need not be whole.
         let windows = intervals.map(|interval| {
-            let whole = interval.inside / self.stride(interval.inside);
+            let whole = interval.inside / self.stride(interval);
             whole as usize + inputs
         });
         self.intervals.len() * 8 + windows.sum::<usize>() * self.point_bytes()
@@ -140,7 +146,7 @@ impl<'k> Search<'k> {
         let mut message = Writer::new();
         let size = self.kernel.record_bytes();
         for (number, interval) in (0_u64..).zip(&self.intervals) {
-            let stride = self.stride(interval.inside);
+            let stride = self.stride(interval);
             let mut points = Vec::new();
             let mut samples = 0_u64;
             for part in &interval.mine {
@@ -182,7 +188,7 @@ impl<'k> Search<'k> {
             }
         }
         let strides: Vec<u64> = (self.intervals.iter())
-            .map(|interval| self.stride(interval.inside))
+            .map(|interval| self.stride(interval))
             .collect();
         let intervals = std::mem::take(&mut self.intervals);
         for ((mut interval, mut samples), stride) in intervals.into_iter().zip(samples).zip(strides)
@@ -244,9 +250,12 @@ impl<'k> Search<'k> {
         }
         let intervals = std::mem::take(&mut self.intervals);
         for (interval, counts) in intervals.into_iter().zip(counts) {
-            self.intervals
+            self.waiting
                 .extend(interval.narrowed(self.kernel, &counts)?);
         }
+        let most = SAMPLE_BYTES / (FEWEST * self.point_bytes() as u64);
+        let first = self.waiting.len().min(most.max(1) as usize);
+        self.intervals = self.waiting.drain(..first).collect();
         self.step += 1;
         Ok(())
     }
@@ -343,6 +352,7 @@ impl Interval {
         let parts = parts.map(|((wanted, kept), (count, end))| Interval {
             before: end - count,
             inside: *count,
+            steps: self.steps + 1,
             wanted,
             mine: kept.unwrap_or_default(),
             points: Vec::new(),

@@ -1,9 +1,9 @@
 //! Searches in inputs of several ranks, compared with a sort.
 
 use super::*;
-use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::kernel::kernel_of;
-use ftsort_kernels::record::KeyKind;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::kernel::{kernel_for, kernel_of};
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
 use proptest::prelude::*;
 
 /// `sorts`: the ranks sort their inputs first.
@@ -150,4 +150,36 @@ fn quantiles_are_records() {
             "{fraction} {total}"
         );
     }
+}
+
+#[test]
+fn the_samples_of_many_large_records_fit_into_their_limit() {
+    const SIZE: usize = 32 << 10;
+    const COUNT: usize = 3000;
+    let fields = Fields {
+        record_bytes: SIZE,
+        key: KeyKind::I32 as i32,
+        ..Fields::default()
+    };
+    let kernel = kernel_for(&Layout::new(fields).unwrap(), 1);
+    let mut records = Buffer::zeroed(COUNT * SIZE).unwrap();
+    for (record, key) in records.chunks_exact_mut(SIZE).zip(0_i32..) {
+        record[..4].copy_from_slice(&(key * 7 % COUNT as i32).to_ne_bytes());
+    }
+    let mine = vec![Candidates::of_input(0, records.into())];
+    let wanted: Vec<u64> = (0..30).map(|part| part * 100).collect();
+    let mut search = Search::new(&*kernel, mine, COUNT as u64, wanted.clone());
+    while !search.is_over() {
+        let sample = search.sample();
+        assert!(sample.len() as u64 <= SAMPLE_BYTES + SAMPLE_BYTES / 4);
+        search.divide([&sample[..]].into_iter()).unwrap();
+        let count = search.count().unwrap();
+        search.narrow([&count[..]].into_iter()).unwrap();
+    }
+    let found = search.into_found();
+    let keys = found.iter().map(|(_, point)| {
+        let key = point.record[..4].try_into().unwrap();
+        i32::from_ne_bytes(key) as u64
+    });
+    assert!(keys.eq(wanted));
 }

@@ -267,16 +267,18 @@ fn best_sink(faults: &Faults, members: &Members) -> Node {
 fn cut_off_error(cut_off: &CutOff, members: &Members, request: &TreeRequest) -> Error {
     let ranks = cut_off.nodes.iter().map(|node| members.executor(*node));
     let ranks = RankSet::of(members.ranks(), ranks);
+    let sink = members.executor(cut_off.sink);
+    no_path(format!("to rank {sink} from rank {ranks}"), request)
+}
+
+/// The error of a tree that faulty links make impossible.
+pub(super) fn no_path(between: String, request: &TreeRequest) -> Error {
     let status = if request.detected {
         Status::State
     } else {
         Status::Argument
     };
-    let text = format!(
-        "the faulty links leave no path to rank {} from rank {ranks}",
-        members.executor(cut_off.sink)
-    );
-    Error::new(status, text)
+    Error::new(status, format!("the faulty links leave no path {between}"))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ mod contributions;
 pub mod probe;
 pub mod traverse;
 
-use self::choose::{ChosenTree, TreeRequest, TreeRoute, contributing_nodes};
+use self::choose::{ChosenTree, TreeRequest, TreeRoute, contributing_nodes, no_path};
 use self::contributions::Contributions;
 use self::traverse::{Division, MergeOperator, NodeData, downwards, traverse};
 use crate::block::Block;
@@ -147,7 +147,11 @@ impl TreeOp<'_, '_> {
         };
         loop {
             let route = self.route(&request);
-            if let Some(cut_off) = route.cut_off {
+            let cut_off = route
+                .cut_off
+                .clone()
+                .or_else(|| self.spare_cut_off(&request));
+            if let Some(cut_off) = cut_off {
                 return Err(cut_off);
             }
             for (node, data) in contributions.of_nodes() {
@@ -173,26 +177,38 @@ impl TreeOp<'_, '_> {
         }
     }
 
-    /// Sends the data of a broadcast to the idle spares, because the tree does not reach their nodes. Each receives
-    /// them from the first rank to which it has no faulty link.
+    /// The idle spares, which the tree does not reach, each with the first rank to which it has no faulty link.
+    fn spares(&self) -> Vec<(Rank, Option<Rank>)> {
+        let survivors = self.engine.members.survivors();
+        let (others, spares): (Vec<Rank>, Vec<Rank>) =
+            survivors.partition(|rank| self.reached_node(*rank).is_some());
+        let sender = |spare: Rank| {
+            let is_linked = |from: &&Rank| !self.request.is_faulty(**from, spare);
+            others.iter().find(is_linked).copied()
+        };
+        spares
+            .into_iter()
+            .map(|spare| (spare, sender(spare)))
+            .collect()
+    }
+
+    /// The error of an idle spare that no rank can send data to. The same on all ranks, before data are sent.
+    fn spare_cut_off(&self, request: &TreeRequest) -> Option<Error> {
+        let mut spares = self.spares().into_iter();
+        let (spare, _) = spares.find(|(_, sender)| sender.is_none())?;
+        Some(no_path(format!("to rank {spare}"), request))
+    }
+
+    /// Sends the data of a broadcast to the idle spares.
     fn pass_to_spares(
         &mut self,
         received: &mut Option<Slice>,
         node_data: &mut NodeData<'_>,
     ) -> Result<()> {
-        let members = &self.engine.members;
-        let me = members.me();
-        let (others, spares): (Vec<Rank>, Vec<Rank>) = members
-            .survivors()
-            .partition(|rank| self.reached_node(*rank).is_some());
+        let me = self.engine.members.me();
         let mut transfers = Vec::new();
-        for to in spares {
-            let is_linked = |from: &&Rank| !self.request.is_faulty(**from, to);
-            let Some(from) = others.iter().find(is_linked).copied() else {
-                let text = format!("the faulty links leave no path to rank {to}");
-                node_data.error.get_or_insert(Error::argument(text));
-                continue;
-            };
+        for (to, from) in self.spares() {
+            let Some(from) = from else { continue };
             if from == me || to == me {
                 let data = received.clone().filter(|_| from == me);
                 let block = data.filter(|_| node_data.is_complete());

@@ -194,8 +194,6 @@ fn queries_that_use_files_survive_a_failure_at_every_step() {
 #[test]
 fn files_of_queries_are_not_removed_before_all_ranks_have_learned_the_last_commit() {
     for (query, releases) in [
-        (Query::Select, false),
-        (Query::Quantiles, false),
         (Query::ByKey, true),
         (Query::Argsort, true),
         (Query::Positions, true),
