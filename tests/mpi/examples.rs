@@ -8,6 +8,7 @@ use crate::case::{Case, Row, examples, number, table};
 use crate::harness::{
     Scratch, compiler, job, launch, program, require, require_lines, root, run, victims, words,
 };
+use crate::launch::output_of;
 use crate::originals::{bytes, random_keys};
 
 /// Example, ranks, arguments, failures.
@@ -224,7 +225,7 @@ fn restart([example, ranks, faults, state, then, later_faults]: [&str; 6]) -> Re
         let arguments = arguments(folder);
         job(ranks, faults, &program, &arguments)
     };
-    let first = run_in(&folder, number(ranks), faults).output()?;
+    let first = output_of(&mut run_in(&folder, number(ranks), faults))?;
     let text = String::from_utf8_lossy(&first.stdout);
     require(result(&text).is_none(), "the first job ended", &text)?;
     let second = run(&mut run_in(&folder, number(then), later_faults))?;
@@ -256,7 +257,7 @@ fn refused_state() -> Result<(), Failed> {
     let place = folder.argument();
     let arguments = [place.as_str(), "6", "1000"];
     let refused = program("tests/c/restart_refused.c")?;
-    let output = job(4, "", &refused, &arguments).output()?;
+    let output = output_of(&mut job(4, "", &refused, &arguments))?;
     let text = String::from_utf8_lossy(&output.stderr);
     let has_left = output.status.code() == Some(1);
     require(has_left, format!("{}", output.status), &text)?;

@@ -3,12 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libtest_mimic::{Completion, Failed};
+
+use super::launch::output_of;
 
 /// The time limit of a run, if `FTSORT_MPI_LIMIT` does not name another one. Records of every kind
 /// are sorted in 6 seconds, but in more than 60 if another program uses one of two processors.
@@ -76,7 +78,7 @@ pub fn run(command: &mut Command) -> Result<String, Failed> {
     const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
     const TRIES: usize = 3;
     for attempt in 1.. {
-        let output = command.stdin(Stdio::null()).output()?;
+        let output = output_of(command)?;
         let text =
             String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         if output.status.success() {

@@ -23,6 +23,7 @@ mod examples;
 mod failures;
 mod harness;
 mod interface;
+mod launch;
 mod monitors;
 mod originals;
 mod redundancy;

@@ -1,0 +1,68 @@
+//! Runs commands of `mpirun`, which does not always end when all of its ranks have ended.
+
+use std::fs;
+use std::io;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_millis(500);
+
+/// `mpirun` is ended after so many ticks without a rank.
+const PATIENCE: u32 = 10;
+
+/// The exit status of a command whose `mpirun` was ended.
+pub const ENDED: i32 = 128 + libc::SIGKILL;
+
+/// Runs a command of [`job`](super::harness::job), and returns its output.
+pub fn output_of(command: &mut Command) -> io::Result<Output> {
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn()?;
+    let (end, ends) = channel();
+    let pid = child.id();
+    let watcher = thread::spawn(move || end_mpirun_without_ranks(pid, &ends));
+    let output = child.wait_with_output();
+    drop(end);
+    watcher.join().expect("the watcher does not panic");
+    output
+}
+
+/// Ends the `mpirun` of a command if all of its ranks have ended, unless the command ends first.
+fn end_mpirun_without_ranks(command: u32, ends: &Receiver<()>) {
+    let (mut has_started, mut idle) = (false, 0);
+    while ends.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+        let [(mpirun, _)] = children(command)[..] else {
+            continue;
+        };
+        let ranks = children(mpirun);
+        let is_living = |(_, state): &(u32, char)| *state != 'Z';
+        has_started |= !ranks.is_empty();
+        if !has_started || ranks.iter().any(is_living) {
+            idle = 0;
+            continue;
+        }
+        idle += 1;
+        if idle == PATIENCE {
+            // SAFETY: sends a signal to a process that this one has started.
+            unsafe { libc::kill(mpirun as i32, libc::SIGKILL) };
+            return;
+        }
+    }
+}
+
+/// The children of a process and their states.
+fn children(parent: u32) -> Vec<(u32, char)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let child = |entry: fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let text = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The name of the program before may have spaces.
+        let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+        let (state, its_parent) = (fields.next()?, fields.next()?);
+        let is_child = its_parent.parse() == Ok(parent);
+        is_child.then_some((pid, state.chars().next()?))
+    };
+    entries.filter_map(child).collect()
+}
