@@ -234,8 +234,8 @@ typedef enum ftsort_algorithm {
    * 0. Stores keep the blocks of every round, because they cannot be recomputed from inputs. */
   FTSORT_BITONIC = 4,
   /** Bitonic merge of an input that is a bitonic sequence over all ranks (2024 paper, Algorithm 3): log2(N) rounds
-   * and one that checks. FTSORT_ERR_ARGUMENT on all ranks if the input is not bitonic, if counts differ, or if the
-   * number of ranks is not a power of two. */
+   * and one that checks. FTSORT_ERR_ARGUMENT if the input is not bitonic, if counts differ, if the number of ranks
+   * is not a power of two, or with `spares` (FTSORT_ERR_PEER_ARGUMENT on excluded ranks). */
   FTSORT_BITONIC_MERGE = 5,
   FTSORT_SAMPLESORT = 6,   /**< Sample sort: one exchange, in which every rank sends every other rank its part. */
   FTSORT_SAMPLESORT_2 = 7, /**< Sample sort in two levels: about 2 sqrt(N) messages of a rank. */
@@ -317,9 +317,9 @@ typedef void (*ftsort_log_fn)(void *user, int level, const char *line);
 
 /** Returns the input of `rank` again, byte for byte, in `data` (see ftsort_buffer_resize). Called on the executor
  * of node `rank` when no rank has that input: with FTSORT_STORE_RELOAD, and with other stores if their copies are
- * lost. The bytes are compared with the size and the hash of the original, if the rank lived to report them.
- * Returns 0, or any other number to refuse; a refusal or other bytes end the call with FTSORT_ERR_CALLBACK. The
- * rules of `ftsort_event_fn` apply; other threads of ftsort may sort (and call `compare`) meanwhile. */
+ * lost (of files before the first commit). The bytes are compared with the size and the hash of the original, if
+ * these are known. Returns 0, or any other number to refuse; a refusal or other bytes end the call with
+ * FTSORT_ERR_CALLBACK. The rules of `ftsort_event_fn` apply; other threads of ftsort may sort meanwhile. */
 typedef int (*ftsort_reload_fn)(void *user, int32_t rank, ftsort_buffer *data);
 
 /**
@@ -402,8 +402,8 @@ typedef struct ftsort_config {
  * Sets what MPI needs to survive failures; call it before MPI_Init, while the process has one thread. [L]
  *
  * Sets the environment variables of Open MPI that are not set yet, and ignores SIGPIPE if its action is the default
- * (a TCP connection to a failed process raises it). The `ftsort-mpirun` wrapper and the MCA parameter file of
- * ftsort do the same from outside, so this call is optional. Other MPI libraries ignore the variables.
+ * (a TCP connection to a failed process raises it). `ftsort-mpirun` does the same from outside, so that this call
+ * is optional; the MCA parameter file sets the variables only. Other MPI libraries ignore them.
  *
  * \return FTSORT_OK; FTSORT_ERR_STATE if MPI is initialised already, and nothing was set
  */

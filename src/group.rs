@@ -199,8 +199,11 @@ impl Group {
     ) -> Result<Group> {
         require_mpi()?;
         let ulfm = ulfm_state()?;
+        // A rank with a wrong configuration uses the communicator that the others use, until they know.
+        let keep = refusal.is_none().then_some(config.keep_comm);
         // SAFETY: this function's contract.
-        let mut mpi = unsafe { Mpi::new(comm, ulfm, config.keep_comm)? };
+        let mut mpi = unsafe { Mpi::new(comm, ulfm, keep)? };
+        let is_kept = mpi.is_reused();
         let timeout = match config.group.repair {
             // The ranks agree on the refusal of a timeout that is no time.
             Repair::Agree if config.group.timeout.check().is_err() => Timeout::Default,
@@ -221,7 +224,7 @@ impl Group {
             fan_out: ProtocolConfig::FAN_OUT,
         };
         let mut transport = Protocol::new(mpi, protocol);
-        if config.keep_comm {
+        if is_kept {
             // The caller may have acknowledged failures, and agreements report only others.
             let _ = transport.recover(&[])?;
         }
@@ -349,8 +352,9 @@ impl Group {
         }
         // MPI_Finalize waits for ranks outside of the group too.
         let sees_failures = self.core.transport().mpi().has_world_failures()?;
-        let (all_see_none, _) = self.core.agree((!sees_failures).into())?;
-        Ok(all_see_none == 1)
+        // A rank may fail in the agreement itself.
+        let (all_see_none, failures) = self.core.agree((!sees_failures).into())?;
+        Ok(all_see_none == 1 && failures == 0)
     }
 
     /// Ends the process. It replaces `exit` and MPI_Finalize, which can wait for failed ranks without end.

@@ -17,7 +17,7 @@ fn main() {
     // SAFETY: MPI is initialised once, here, and the communicator is live.
     let mpi = unsafe {
         mpi_sys::MPI_Init(std::ptr::null_mut(), std::ptr::null_mut());
-        Mpi::new(mpi_sys::RSMPI_COMM_WORLD, Ulfm::On, false)
+        Mpi::new(mpi_sys::RSMPI_COMM_WORLD, Ulfm::On, Some(false))
     };
     let config = ProtocolConfig {
         repair: Repair::Agree,

@@ -24,8 +24,8 @@ pub enum ftsort_algorithm {
     /// from node 0. Stores keep the blocks of every round, because they cannot be recomputed from inputs.
     FTSORT_BITONIC = 4,
     /// Bitonic merge of an input that is a bitonic sequence over all ranks (2024 paper, Algorithm 3): log2(N)
-    /// rounds and one that checks. FTSORT_ERR_ARGUMENT on all ranks if the input is not bitonic, if counts differ,
-    /// or if the number of ranks is not a power of two.
+    /// rounds and one that checks. FTSORT_ERR_ARGUMENT if the input is not bitonic, if counts differ, if the number of
+    /// ranks is not a power of two, or with `spares` (FTSORT_ERR_PEER_ARGUMENT on excluded ranks).
     FTSORT_BITONIC_MERGE = 5,
     /// Sample sort: one exchange, in which every rank sends every other rank its part.
     FTSORT_SAMPLESORT = 6,
@@ -187,9 +187,9 @@ pub type ftsort_log_fn =
 
 /// Returns the input of `rank` again, byte for byte, in `data` (see ftsort_buffer_resize). Called on the executor
 /// of node `rank` when no rank has that input: with FTSORT_STORE_RELOAD, and with other stores if their copies are
-/// lost. The bytes are compared with the size and the hash of the original, if the rank lived to report them.
-/// Returns 0, or any other number to refuse; a refusal or other bytes end the call with FTSORT_ERR_CALLBACK. The
-/// rules of `ftsort_event_fn` apply; other threads of ftsort may sort (and call `compare`) meanwhile.
+/// lost (of files before the first commit). The bytes are compared with the size and the hash of the original, if
+/// these are known. Returns 0, or any other number to refuse; a refusal or other bytes end the call with
+/// FTSORT_ERR_CALLBACK. The rules of `ftsort_event_fn` apply; other threads of ftsort may sort meanwhile.
 pub type ftsort_reload_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, rank: i32, data: *mut ftsort_buffer) -> c_int>;
 

@@ -148,8 +148,7 @@ pub(super) unsafe fn make_group(
     let (settings, refusal) = match unsafe { Settings::read(config) } {
         Ok(settings) => (settings, refusal),
         // This rank takes part with defaults until the others know.
-        // SAFETY: this function's contract.
-        Err(error) => (unsafe { Settings::stopgap(config)? }, Some(error)),
+        Err(error) => (Settings::stopgap()?, Some(error)),
     };
     let shared = SharedTrace::default();
     let config = Config {
@@ -322,13 +321,20 @@ pub unsafe extern "C" fn ftsort_free(group: *mut Handle) {
 /// `handle` came from [`Handle::new`] and is not used again.
 pub(super) unsafe fn free(handle: *mut Handle) {
     // SAFETY: this function's contract.
-    let Some(group) = (unsafe { Handle::release(handle) }) else {
+    let Some(call) = (unsafe { handle.as_ref() }).and_then(Handle::begin) else {
         return;
     };
     // An error while a group ends has no caller that could act on it.
     let _ = caught_silently(|| {
-        let trace = group.trace.take();
-        group.merge_traces(trace);
+        // `on_log` may ask the group, which exists until then.
+        let trace = call.group.trace.take();
+        call.group.merge_traces(trace);
+        Ok(())
+    });
+    drop(call);
+    // SAFETY: this function's contract.
+    let group = unsafe { Handle::release(handle) };
+    let _ = caught_silently(|| {
         drop(group);
         Ok(())
     });

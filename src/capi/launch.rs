@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use super::group::free;
 use super::guard::{caught_silently, keep_text};
-use super::handle::{Handle, on_group};
+use super::handle::{Handle, live, on_group};
 use super::one_call::detach;
 use super::status::ftsort_status;
 use super::trace::Trace;
@@ -15,8 +15,8 @@ use ftsort_kernels::error::Status;
 /// Sets what MPI needs to survive failures; call it before MPI_Init, while the process has one thread. [L]
 ///
 /// Sets the environment variables of Open MPI that are not set yet, and ignores SIGPIPE if its action is the
-/// default (a TCP connection to a failed process raises it). The `ftsort-mpirun` wrapper and the MCA parameter
-/// file of ftsort do the same from outside, so this call is optional. Other MPI libraries ignore the variables.
+/// default (a TCP connection to a failed process raises it). `ftsort-mpirun` does the same from outside, so that
+/// this call is optional; the MCA parameter file sets the variables only. Other MPI libraries ignore them.
 ///
 /// \return FTSORT_OK; FTSORT_ERR_STATE if MPI is initialised already, and nothing was set
 #[unsafe(no_mangle)]
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut Handle, exit_code: c_int) -> f
 /// written their files, so that the merged file is complete.
 fn on_leaving(group: *mut Handle) -> Result<Option<Trace>, Status> {
     // SAFETY: the exported functions demand NULL or a live group.
-    let handle = unsafe { group.as_ref() }.ok_or(Status::Argument)?;
+    let handle = unsafe { live(group) }.ok_or(Status::Argument)?;
     if let Err(error) = require_mpi() {
         keep_text(&error.to_string());
         return Err(error.status);

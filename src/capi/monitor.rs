@@ -104,8 +104,8 @@ pub struct ftsort_monitor_options {
     pub sharing: i32,
     /// Not 0: a rank is excluded only if that is expected to save time, given its recent speed: its part of the
     /// remaining rounds is compared with two parts of its executor and one more round for moving its blocks. So a rank
-    /// that is at most twice as slow as its executor is never excluded. Readmission is unchanged. No effect with
-    /// FTSORT_SHARING_WEIGHTS.
+    /// that is at most twice as slow as its executor, and has at most as many records, is never excluded. Readmission
+    /// is unchanged. No effect with FTSORT_SHARING_WEIGHTS.
     pub gain: i32,
 }
 

@@ -359,21 +359,14 @@ impl Settings {
         })
     }
 
-    /// The settings of a rank with a wrong configuration: the defaults, without its environment, on the communicator that
-    /// is configured.
-    ///
-    /// # Safety
-    /// `given` is NULL or valid.
-    pub unsafe fn stopgap(given: *const ftsort_config) -> Result<Settings> {
-        // SAFETY: the caller's contract.
-        let given = unsafe { read_sized(given, "config") }.ok().flatten();
+    /// The settings of a rank with a wrong configuration: the defaults, without its environment.
+    pub fn stopgap() -> Result<Settings> {
         // SAFETY: numbers, pointers and optional functions may all be zero.
         let config: ftsort_config = unsafe { std::mem::zeroed() };
         let config = ftsort_config {
             struct_size: size_of::<ftsort_config>(),
             faults: c"".as_ptr(),
             trace: c"".as_ptr(),
-            keep_comm: given.map_or(0, |given: ftsort_config| given.keep_comm),
             ..config
         };
         // SAFETY: the struct has its size, and its strings end with a NUL.

@@ -117,6 +117,20 @@ pub struct Comm {
     _errors: Option<ErrorsReturned>,
 }
 
+/// Makes a communicator of the same processes, without the attributes of `parent`, as shrinking does: MPI_Comm_dup would
+/// call functions of the caller.
+///
+/// # Safety
+/// `parent` is live.
+pub unsafe fn duplicate(parent: MPI_Comm, out: &mut MPI_Comm) -> c_int {
+    let mut rank: c_int = 0;
+    // SAFETY: this function's contract; MPI_Comm_rank does not fail then.
+    unsafe {
+        mpi_sys::MPI_Comm_rank(parent, &mut rank);
+        mpi_sys::MPI_Comm_split(parent, 0, rank, out)
+    }
+}
+
 /// Returns the processes of a live communicator that this rank has seen fail.
 pub fn failed_of(raw: MPI_Comm) -> Result<Group> {
     let mut group = Group::null();
@@ -160,7 +174,7 @@ impl Comm {
             if ulfm {
                 check(ext::shrink(parent, &mut raw), "MPIX_Comm_shrink")?;
             } else {
-                check(mpi_sys::MPI_Comm_dup(parent, &mut raw), "MPI_Comm_dup")?;
+                check(duplicate(parent, &mut raw), "MPI_Comm_split")?;
             }
         }
         // After an error on this rank alone, the other ranks have theirs, and freeing it is collective.

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::time::Instant;
 
-use super::comm::Comm;
+use super::comm::{Comm, Group};
 use super::requests::{Peer, Requests};
 use super::{Mpi, ext, turn};
 use ftsort_core::group::Datagrams;
@@ -83,10 +83,6 @@ impl Datagrams for DatagramChannel {
     /// Sends a message that may be lost. A message that is too long, or for a rank that is absent or that MPI has
     /// reported as failed, is dropped: Open MPI may crash in a send to a failed rank.
     fn send(&mut self, to: Rank, message: Vec<u8>) -> Result<()> {
-        let has_failed = |peer: &Inbox| peer.rank == to && peer.awaited.is_none();
-        if self.peers.iter().any(has_failed) {
-            return Ok(());
-        }
         let place = self.position.get(to.index()).copied().flatten();
         let Some(place) = place.filter(|_| message.len() <= self.limit) else {
             return Ok(());
@@ -100,6 +96,11 @@ impl Datagrams for DatagramChannel {
             }
         }
         self.sending = still;
+        // MPI may have learned of the failure just now, or before a receive showed it.
+        let among_failed = Group::of(self.comm.raw())?.translate(&[place], &self.comm.failed()?)?;
+        if among_failed.iter().any(|index| *index >= 0) {
+            return Ok(());
+        }
         let peer = Peer { place, tag: TAG };
         let request = self.requests.send(&self.comm, peer, payload.into())?;
         self.sending.push(request);

@@ -113,7 +113,7 @@ mod real {
     }
     pub unsafe fn shrink(comm: MPI_Comm, out: &mut MPI_Comm) -> c_int {
         // SAFETY: the caller passes a live communicator.
-        unsafe { mpi_sys::MPI_Comm_dup(comm, out) }
+        unsafe { super::super::comm::duplicate(comm, out) }
     }
     pub unsafe fn get_failed(_comm: MPI_Comm, out: &mut MPI_Group) -> c_int {
         // SAFETY: a constant of the MPI library.

@@ -163,7 +163,7 @@ impl Mpi {
     }
 
     /// Makes a private communicator of the survivors of `comm`, or keeps `comm` itself; of its members all are taken for
-    /// survivors then. Collective over the survivors.
+    /// survivors then. `keep`: None for what the other ranks do. Collective over the survivors.
     ///
     /// # Errors
     /// `Status::Argument` on all ranks if some keep `comm` and others do not, or it is to be kept and was revoked.
@@ -172,9 +172,10 @@ impl Mpi {
     ///
     /// MPI is initialised and not finalised; `comm` is a live intra-communicator. If it is kept, it lives until the end, and
     /// the caller does not use it.
-    pub unsafe fn new(comm: MPI_Comm, ulfm: Ulfm, keep: bool) -> Result<Mpi> {
+    pub unsafe fn new(comm: MPI_Comm, ulfm: Ulfm, keep: Option<bool>) -> Result<Mpi> {
         const KEEP: u32 = 1;
         const COPY: u32 = 2;
+        const ANY: u32 = KEEP | COPY;
         let (mut rank, mut ranks): (c_int, c_int) = (0, 0);
         // SAFETY: the caller's contract.
         unsafe {
@@ -184,13 +185,15 @@ impl Mpi {
         let everyone = Group::of(comm)?;
         let errors = ErrorsReturned::of(comm)?;
         let wish = match keep {
-            true if comm::is_revoked(comm)? => 0,
-            true => KEEP,
-            false => COPY,
+            Some(true) if comm::is_revoked(comm)? => 0,
+            Some(true) => KEEP,
+            Some(false) => COPY,
+            None => ANY,
         };
-        let own = match comm::agree_before_creation(comm, wish)? {
+        let agreed = comm::agree_before_creation(comm, wish)?;
+        let own = match agreed {
             KEEP => Comm::of_caller(comm, errors)?,
-            COPY => Comm::create(comm, ulfm == Ulfm::On, c"ftsort")?,
+            COPY | ANY => Comm::create(comm, ulfm == Ulfm::On, c"ftsort")?,
             _ => {
                 return refuse(
                     "config.keep_comm differs between ranks, or is not 0 although comm was revoked: set it to 0 on all \
@@ -205,7 +208,7 @@ impl Mpi {
             everyone,
             ranks: ranks as usize,
             comm: own,
-            is_kept: keep,
+            is_kept: agreed == KEEP,
             retired: Vec::new(),
             position,
             faulty: false,

@@ -378,6 +378,35 @@ static void reuse_and_several_groups(void)
   MPI_Comm_free(&halves);
 }
 
+static ftsort *traced;
+static int asked;
+
+/* Calls functions with the group that ends. */
+static void ask(void *user, int level, const char *line)
+{
+  (void)user, (void)level;
+  if (strstr(line, "cannot be merged") == NULL) return;
+  asked += ftsort_rank(traced) == rank;
+  ftsort_free(traced); /* does nothing */
+}
+
+/* The group exists until it has reported that its traces cannot be merged. */
+static void log_of_the_end(const char *dir)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  char prefix[400], merged[410];
+  snprintf(prefix, sizeof prefix, "%s/trace", dir);
+  snprintf(merged, sizeof merged, "%s.json", prefix);
+  if (rank == 0) EXPECT(mkdir(merged, 0700) == 0); /* a file cannot take its place */
+  MPI_Barrier(MPI_COMM_WORLD);
+  config.trace = prefix;
+  config.on_log = ask;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &traced) == FTSORT_OK);
+  MPI_Barrier(MPI_COMM_WORLD);
+  ftsort_free(traced);
+  EXPECT(asked == (rank == 0));
+}
+
 /* A store without space: the files of one process may not grow beyond a limit. */
 static void full_store(const char *dir)
 {
@@ -517,6 +546,7 @@ int main(int argc, char **argv)
   open_directory(argv[1]);
   bad_configs(argv[1]);
   reuse_and_several_groups();
+  log_of_the_end(argv[1]);
   full_store(argv[1]);
   large_records();
   verification();

@@ -143,6 +143,10 @@ static void without_failures(void)
   EXPECT(ftsort_init(comm, &config, &group) == (rank == 0 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
   EXPECT(group == NULL);
   config.threads = 0;
+  config.struct_size = rank == 0 ? 4 : sizeof config;
+  EXPECT(ftsort_init(comm, &config, &group) == (rank == 0 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  EXPECT(rank != 0 || strstr(ftsort_last_error(NULL), "config.struct_size is 4") != NULL);
+  config.struct_size = sizeof config;
   /* The repair would revoke the communicator of the caller. */
   config.repair = FTSORT_REPAIR_SHRINK;
   expect_refused(comm, &config, "set config.keep_comm to 0, or config.repair to FTSORT_REPAIR_AGREE");

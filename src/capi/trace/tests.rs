@@ -52,7 +52,7 @@ fn trace_on(paper: &Paper, rank: Rank) -> Trace {
         rank,
         file: Some(Box::new(paper.clone())),
         // SAFETY: NULL is allowed.
-        listener: unsafe { Settings::stopgap(std::ptr::null()) }
+        listener: Settings::stopgap()
             .expect("the defaults are right")
             .listener,
         origin: 1e15,
@@ -261,7 +261,7 @@ fn a_write_error_is_logged_once_and_stops_the_trace() {
 #[test]
 fn a_file_that_cannot_be_created_is_an_invalid_argument() {
     // SAFETY: NULL is allowed.
-    let listener = unsafe { Settings::stopgap(std::ptr::null()) }
+    let listener = Settings::stopgap()
         .expect("the defaults are right")
         .listener;
     let error = Trace::open(place("/nowhere/at/all"), Rank(0), listener, || 0.0)
