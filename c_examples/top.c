@@ -18,15 +18,17 @@
 struct screen {
   const ftsort_monitor *monitor;
   int ranks, rank;
+  int in_seconds; /* 0: the monitor has no thread, and its times are multiples of the median */
   volatile int over;
   volatile unsigned long sorts;
 };
 
 static void show(const struct screen *screen, int second)
 {
+  const double factor = screen->in_seconds ? 1e3 : 1;
   int rank;
-  printf("\n%4d s, %lu sorts\n rank  group   events  last reply   mean   late after (ms)\n", second,
-         screen->sorts);
+  printf("\n%4d s, %lu sorts\n rank  group   events  last reply   mean   late after (%s)\n", second,
+         screen->sorts, screen->in_seconds ? "ms" : "medians");
   for (rank = 0; rank < screen->ranks; rank++) {
     ftsort_monitor_view view = FTSORT_MONITOR_VIEW_INIT;
     ftsort_monitor_get_view(screen->monitor, rank, &view);
@@ -34,7 +36,7 @@ static void show(const struct screen *screen, int second)
       printf("%5d  %-6s %7u  (this one)\n", rank, view.recommended ? "in" : "OUT", view.counter);
     } else {
       printf("%5d  %-6s %7u %11.2f %7.2f %11.2f\n", rank, view.recommended ? "in" : "OUT", view.counter,
-             1e3 * view.last_reply, 1e3 * view.mean, 1e3 * view.threshold);
+             factor * view.last_reply, factor * view.mean, factor * view.threshold);
     }
   }
   fflush(stdout);
@@ -58,7 +60,7 @@ int main(int argc, char **argv)
   const size_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000;
   static const ftsort_record plain = FTSORT_RECORD_PLAIN(uint32_t, FTSORT_KEY_U32);
   ftsort_monitor_options config = FTSORT_MONITOR_OPTIONS_INIT;
-  struct screen screen = {NULL, 0, 0, 0, 0};
+  struct screen screen = {NULL, 0, 0, 0, 0, 0};
   pthread_t thread;
   uint32_t *input, x = 1, goes_on = 1;
   size_t i;
@@ -85,7 +87,8 @@ int main(int argc, char **argv)
     fprintf(stderr, "top: %s\n", ftsort_last_error(group));
     leave_with(group, 1);
   }
-  if (screen.rank == 0 && ftsort_monitor_cost(screen.monitor, NULL, NULL) == 0) {
+  screen.in_seconds = ftsort_monitor_cost(screen.monitor, NULL, NULL) != 0;
+  if (screen.rank == 0 && !screen.in_seconds) {
     puts("top: MPI grants no MPI_THREAD_MULTIPLE, so the monitor tests only at commits");
     puts("top: times are multiples of the median");
   }

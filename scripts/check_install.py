@@ -93,7 +93,7 @@ def install(folder, profile, features):
         options.append(f"-DFTSORT_CARGO_TARGET_DIR={os.environ['CARGO_TARGET_DIR']}")
     run("cmake", "-S", launch.ROOT, "-B", build, *options)
     run("cmake", "--build", build)
-    run("ctest", "--test-dir", build, "--output-on-failure")
+    run("ctest", "--test-dir", build, "--output-on-failure", "--no-tests=error")
     print("  ctest in the build tree: works", flush=True)
     run("cmake", "--install", build)
     first.rename(prefix)

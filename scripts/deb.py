@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Makes Debian packages of the library in target/deb: libftsort0.2, libftsort-dev and ftsort-tools.
+"""Makes Debian packages of the library in target/deb: libftsort0.2, libftsort-dev and, if MPI has ULFM, ftsort-tools.
 
 Builds with the `mpicc` of Debian (libopenmpi-dev or libmpich-dev), because a library suits one MPI, and installs by
-CMake with the prefix /usr. Needs dpkg-deb; without it, or without an MPI of Debian, the script prints one line and succeeds.
+CMake with the prefix /usr. The mpirun of an MPI without ULFM refuses the options of ftsort-mpirun. Needs dpkg-deb;
+without it, or without an MPI of Debian, the script prints one line and succeeds.
 With `--check` lintian must find no error, and a program is compiled against the unpacked packages and run.
 """
 
@@ -16,6 +17,7 @@ import sys
 
 import abi
 import other_mpis
+import setup
 from other_mpis import run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -41,8 +43,8 @@ def install(mpicc, profile):
     return tree
 
 
-def parts(tree):
-    """Divides the installed files between the packages."""
+def parts(tree, has_ulfm):
+    """Divides the installed files between the packages. There is no package of tools without ULFM."""
     divided = {f"libftsort{soname()}": [], "libftsort-dev": [], "ftsort-tools": []}
     for path in sorted(path for path in tree.rglob("*") if not path.is_dir() or path.is_symlink()):
         name = str(path.relative_to(tree))
@@ -55,6 +57,8 @@ def parts(tree):
             divided["ftsort-tools"].append(name)
         else:
             divided["libftsort-dev"].append(name)
+    if not has_ulfm:
+        del divided["ftsort-tools"]
     return divided
 
 
@@ -141,7 +145,7 @@ def main():
         return
     DEB.mkdir(parents=True, exist_ok=True)
     tree = install(mpicc, chosen.profile)
-    divided = parts(tree)
+    divided = parts(tree, setup.has_ulfm(mpicc))
     library = next(tree / file for file in divided[f"libftsort{soname()}"] if not (tree / file).is_symlink())
     development = "libopenmpi-dev" if "openmpi" in mpicc else "libmpich-dev"
     depends = {f"libftsort{soname()}": dependencies(library), "libftsort-dev": development,

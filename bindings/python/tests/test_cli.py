@@ -253,6 +253,18 @@ def test_quantiles_and_top_print_rows(folder):
     assert np.array_equal(np.load("top.npy"), rows[order])
 
 
+def test_padding_does_not_count(folder):
+    dtype = np.dtype([("id", "u1"), ("x", "f8")], align=True)
+    rows = np.frombuffer(np.random.default_rng(1).bytes(3000 * dtype.itemsize), dtype).copy()
+    rows["x"] = np.arange(3000)[::-1]
+    np.save("in.npy", rows)
+    good("top", "in.npy", "-c", "300", "--key", "x", "-o", "top.npy", "-n", RANKS)
+    found = np.load("top.npy")
+    assert np.array_equal(found["x"], np.arange(300)) and np.array_equal(found["id"], rows["id"][::-1][:300])
+    good("sort", "in.npy", "-o", "out.npy", "--key", "x", "-n", RANKS)
+    assert np.array_equal(np.load("out.npy")["id"], rows["id"][::-1])
+
+
 # ---- verify, info, JSON ---------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -126,6 +128,17 @@ def test_an_interrupted_sort_names_the_remedy(folder):  # noqa: F811
     good("sort", "in.npy", "-o", "out.npy", "--descending", *SMALL)
     assert np.array_equal(np.load("out.npy"), np.sort(np.load("in.npy"))[::-1])
     assert sorted(os.listdir(folder)) == ["in.npy", "out.npy"]
+
+
+def test_a_file_that_changes_after_its_sort_is_not_continued(folder):  # noqa: F811
+    np.save("in.npy", np.random.default_rng(6).normal(size=100_000))
+    code = ("import os, sys\nfrom ftsort import cli\nfrom ftsort.cli import run\njudge = run.Runner._judge\n"
+            "def changed(*arguments):\n    os.utime('in.npy', (1, 1))\n    return judge(*arguments)\n"
+            "run.Runner._judge = changed\nsys.exit(cli.main())")
+    line = [sys.executable, "-c", code, "sort", "in.npy", "-o", "out.npy", *SMALL, "--resume"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1 and "in.npy changed while it was read" in done.stderr, done.stderr
+    assert "continues" not in done.stderr and os.listdir(folder) == ["in.npy"]
 
 
 def test_wrong_options(folder):  # noqa: F811

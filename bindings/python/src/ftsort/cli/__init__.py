@@ -137,7 +137,8 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--replicas", type=_positive, default=1, help="copies of each share, with --store memory")
     group.add_argument("--store-directory", help="the directory of --store directory, which all ranks see")
     group.add_argument("--algorithm", default="auto", choices=(
-        "auto", "samplesort", "samplesort_2", "samplesort_3", "hyperquicksort", "quickmerge", "quickmerge_modified", "bitonic"))
+        "auto", "samplesort", "samplesort_2", "samplesort_3", "hyperquicksort", "quickmerge", "quickmerge_modified",
+        "bitonic"))
     group.add_argument("--attempts", type=_positive, default=3,
                        help="starts of mpirun if MPI itself fails (default: 3)")
     group.add_argument("--time-limit", type=float, metavar="SECONDS", help="end the job after this time")
@@ -341,6 +342,9 @@ def _job(options: argparse.Namespace, display: Any) -> int:
     except run.Failed as error:
         if error.status == run.WRONG:
             output.discard()
+        raise
+    except files.FileError:
+        output.discard()  # The input changed after it was sorted, so no later command can continue this sort.
         raise
     finally:
         if output.has_state():

@@ -65,11 +65,24 @@ def _check_comparable(dtype: np.dtype, key: Key, origin: str) -> None:
 # ---- digests --------------------------------------------------------------------------------------------------
 
 
+def _packed(dtype: np.dtype) -> np.dtype:
+    """Returns a type with the same fields and no padding."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_packed(base), shape))
+    if dtype.names is None:
+        return dtype
+    return np.dtype([(name, _packed(dtype[name])) for name in dtype.names])
+
+
 def digest(rows: np.ndarray, key: int) -> int:
     """Returns the digest of a multiset of rows: the sum of a hash of each row, modulo 2^64.
 
-    The digest of two parts together is the sum of their digests.
+    The digest of two parts together is the sum of their digests. Padding does not count: NumPy does not copy it.
     """
+    packed = _packed(rows.dtype)
+    if packed.itemsize < rows.dtype.itemsize:
+        rows = rows.astype(packed)
     size = rows.dtype.itemsize
     raw = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), size)
     if size % 8:

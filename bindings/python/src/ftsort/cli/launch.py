@@ -7,6 +7,7 @@ if the rank is killed right afterwards.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import queue
 import shutil
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ftsort import mpirun
 from ftsort._settings import settings
@@ -28,8 +29,15 @@ GRACE = 5.0  # seconds that mpirun gets to end its ranks after SIGTERM
 KEPT = 200   # lines of other output that are kept for an error message
 
 
+TOO_LARGE = os.strerror(errno.E2BIG)  # the text of mpirun if the system refuses the variables of a rank
+
+
 class NoMpi(Exception):
     """No usable mpirun, or an MPI without ULFM. The text has the remedy."""
+
+
+class TooLarge(Exception):
+    """The arguments and variables of mpirun take more bytes than the system passes to a program."""
 
 
 def find_mpirun() -> str:
@@ -87,8 +95,9 @@ def host_count() -> int:
     return 1
 
 
-def arguments(program: Sequence[str], ranks: int, extra: Sequence[str] = ()) -> List[str]:
-    """Returns the command line of mpirun."""
+def arguments(program: Sequence[str], ranks: int, extra: Sequence[str] = (),
+              variables: Iterable[str] = ()) -> List[str]:
+    """Returns the command line of mpirun. `variables` are the names of the variables that `Job` sets for the ranks."""
     line = mpirun.command(find_mpirun(), [])
     # Inside an allocation mpirun asks the batch system for the hosts itself. More ranks than processors are allowed.
     line += ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
@@ -97,6 +106,8 @@ def arguments(program: Sequence[str], ranks: int, extra: Sequence[str] = ()) -> 
     for name in sorted(os.environ):
         if name.startswith("FTSORT_") or name in ("PYTHONPATH", "LD_LIBRARY_PATH"):
             line += ["-x", name]  # The environment of remote hosts does not have them.
+    for name in variables:
+        line += ["-x", name]
     return line + list(extra) + ["-np", str(ranks)] + list(program)
 
 
@@ -156,7 +167,7 @@ def descendants(pid: int) -> Dict[int, str]:
 class Job:
     """A running mpirun. `lines` returns the reports of the ranks as they arrive."""
 
-    def __init__(self, line: Sequence[str]) -> None:
+    def __init__(self, line: Sequence[str], variables: Mapping[str, str]) -> None:
         self.other: List[str] = []  # the last lines of output that are no reports
         self._ended_at: Optional[float] = None
         self._reports: "queue.Queue[Tuple[str, str]]" = queue.Queue()
@@ -164,9 +175,11 @@ class Job:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
         try:
             self.process = subprocess.Popen(
-                list(line), env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                list(line), env={**environment(), **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, restore_signals=False, start_new_session=True, preexec_fn=_end_with_parent)
         except OSError as error:
+            if error.errno == errno.E2BIG:
+                raise TooLarge from None
             raise NoMpi(f"cannot start {line[0]}: {error.strerror}") from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

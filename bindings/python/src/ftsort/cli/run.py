@@ -210,6 +210,16 @@ class Attempt:
         self.crash = ""
         self.failed: Set[int] = set()
         self.moved = 0
+        self._counts: Dict[Tuple[str, int], Dict[int, List[Any]]] = {}
+
+    def take_part(self, event: Dict[str, Any]) -> None:
+        """Takes in a report about a part, which counts as checked once the reports with all of its counts are here."""
+        part = (event["kind"], event["part"])
+        pieces = self._counts.setdefault(part, {})
+        pieces[event["first"]] = event["counts"]
+        counts = [count for first in sorted(pieces) for count in pieces[first]]
+        if len(counts) == event["of"]:
+            self.parts[part] = {**event, "counts": counts}
 
 
 class Runner:
@@ -260,9 +270,14 @@ class Runner:
 
     def _once(self, output: Output) -> Tuple[Attempt, str]:
         self.job["path"], self.job["external"] = output.part, output.settings()
-        program = [sys.executable, "-m", "ftsort.cli.worker", worker.encode_job(self.job)]
+        # The token is the last argument of the ranks, and only those of this job have it.
+        program = [sys.executable, "-m", "ftsort.cli.worker", secrets.token_hex(16)]
+        variables = worker.encode_job(self.job, program[-1])
         attempt = Attempt()
-        job = launch.Job(launch.arguments(program, self.ranks, self.mpirun))
+        try:
+            job = launch.Job(launch.arguments(program, self.ranks, self.mpirun, variables), variables)
+        except launch.TooLarge:
+            raise self._too_large(variables) from None
         began, decided = time.monotonic(), None
         try:
             while not job.ended():
@@ -288,7 +303,16 @@ class Runner:
             for pid, host in attempt.ready.values():
                 if host == socket.gethostname():
                     launch.end_rank(pid, program[-1])
-        return attempt, "\n".join(job.other)
+        text = "\n".join(job.other)
+        if not attempt.ready and launch.TOO_LARGE in text:
+            raise self._too_large(variables)  # The ranks have more variables than mpirun.
+        return attempt, text
+
+    def _too_large(self, variables: Dict[str, str]) -> Failed:
+        size = sum(map(len, variables.values()))
+        return Failed(f"{self.source.path}: the description of its fields for the ranks has {amount(size)}, which is "
+                      "more than this system passes to a program: raise the limit with `ulimit -s`, or use a file with "
+                      "fewer fields or with shorter names")
 
     def _take(self, attempt: Attempt, line: str) -> None:
         try:
@@ -305,7 +329,7 @@ class Runner:
             attempt.has_begun, attempt.moved = True, 0
             self.display.event("phase", phase=event["phase"])
         elif kind == "part":
-            attempt.parts[(event["kind"], event["part"])] = event
+            attempt.take_part(event)
         elif kind == "done":
             attempt.done = attempt.done or event
             for rank in event["failed"]:

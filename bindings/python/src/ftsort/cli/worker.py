@@ -1,7 +1,8 @@
 """A rank of the command: reads its share, takes part in the sort, writes its blocks, and checks the files.
 
-The command starts it by mpirun with a job as its only argument. A rank reports by lines on standard output. It never
-makes an output file appear: that is left to the command, which has the reports of all ranks.
+The command starts it by mpirun with the token of a job as its only argument, and the job in environment variables. A
+rank reports by lines on standard output. It never makes an output file appear: that is left to the command, which has
+the reports of all ranks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import time
 import traceback
 import zlib
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 
 import numpy as np
 
@@ -27,22 +28,47 @@ from .check import Key, check_order, compare_with, digest, digest_of, first_viol
 from .launch import PREFIX
 
 QUIET_SECONDS = 0.1  # the shortest time between two reports of progress
+PIECE = 100_000      # characters of a job in one variable; Linux limits a variable to 131072 bytes
+COUNTS = 80          # counts in one report; mpirun reads 4096 bytes at a time and can mix longer lines with others
 
 
-def encode_job(job: Dict[str, Any]) -> str:
-    """Returns a job as an argument of a program."""
-    return base64.b64encode(zlib.compress(json.dumps(job).encode())).decode()
+def _variable(token: str, number: int) -> str:
+    return f"FTSORT_JOB_{token}_{number}"
 
 
-def decode_job(text: str) -> Dict[str, Any]:
-    """Returns the job of an argument by `encode_job`."""
-    return json.loads(zlib.decompress(base64.b64decode(text)))
+def encode_job(job: Dict[str, Any], token: str) -> Dict[str, str]:
+    """Returns a job as environment variables, whose names contain the token.
+
+    Arguments cannot hold a long job: Open MPI joins all arguments of a program in one variable.
+    """
+    text = base64.b64encode(zlib.compress(json.dumps(job).encode())).decode()
+    return {_variable(token, number): text[start:start + PIECE]
+            for number, start in enumerate(range(0, len(text), PIECE))}
+
+
+def decode_job(token: str, variables: Mapping[str, str]) -> Dict[str, Any]:
+    """Returns the job of variables by `encode_job`."""
+    pieces: List[str] = []
+    while _variable(token, len(pieces)) in variables:
+        pieces.append(variables[_variable(token, len(pieces))])
+    return json.loads(zlib.decompress(base64.b64decode("".join(pieces))))
 
 
 def report(event: str, **members: Any) -> None:
     """Sends a line to the command, by one write, so that a kill cannot cut it."""
     line = f"{PREFIX}{json.dumps({'event': event, **members})}\n".encode()
     os.write(1, line)
+
+
+def report_part(kind: str, part: int, findings: Dict[str, Any]) -> None:
+    """Reports the findings about a part of a file. Many counts are divided between several reports.
+
+    `first` is the number of the first count of a report, and `of` the number of all counts of the part.
+    """
+    counts = findings.get("counts", [])
+    for first in range(0, max(1, len(counts)), COUNTS):
+        report("part", **{**findings, "kind": kind, "part": part, "first": first, "of": len(counts),
+                          "counts": counts[first:first + COUNTS]})
 
 
 class Stop(Exception):
@@ -232,7 +258,7 @@ class Worker:
             try:
                 for (kind, part), rank in assigned:
                     if rank == self.rank:
-                        report("part", kind=kind, part=part, **self.check_part(kind, part, output))
+                        report_part(kind, part, self.check_part(kind, part, output))
             except (OSError, files.FileError, MemoryError) as error:
                 # Most checks read the output too.
                 text = explain(error, getattr(error, "filename", None) or self.source.path)
@@ -380,7 +406,7 @@ def end_as_failed(error: BaseException) -> NoReturn:
 
 def main() -> None:
     """Runs a rank."""
-    job = decode_job(sys.argv[1])
+    job = decode_job(sys.argv[1], os.environ)
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -407,7 +433,8 @@ def main() -> None:
         report("error", kind=kind, message=f"{option}{error.__cause__ or error}")
     except BaseException as error:
         end_as_failed(error)
-    # The command knows the outcome from the reports. Open MPI's mpirun may not end if several ranks end with another status.
+    # The command knows the outcome from the reports. Open MPI's mpirun may not end if several ranks end with another
+    # status.
     worker.group.leave(0)
 
 

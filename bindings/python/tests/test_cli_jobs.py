@@ -1,0 +1,126 @@
+"""The description of a job for the ranks, and the reports of the ranks, which both can be long."""
+
+import errno
+import json
+import os
+import secrets
+import subprocess
+
+import numpy as np
+import pytest
+
+from ftsort.cli import files, launch, progress, run, worker
+from ftsort.cli.check import Key
+from test_cli import folder, good  # noqa: F401
+
+
+def wide(fields):
+    """Returns a type whose names cannot be compressed well."""
+    return np.dtype([(f"f{number}_{secrets.token_hex(20)}", "u1") for number in range(fields)])
+
+
+def plan(path, command_name="sort", ranks=2, **more):
+    """Returns the runner and the output of a job for a file."""
+    source = files.open_source(str(path))
+    output = run.Output(f"{path}.out", "npy", source.dtype, source.rows, None)
+    job = run.make_job(command_name, source, [Key(None, False)], output, **more)
+    runner = run.Runner(job, source, ranks, progress.Display(True), attempts=3, chaos=None, time_limit=None, mpirun=[])
+    return runner, output
+
+
+@pytest.mark.parametrize("fields", [1, 3000, 9000])
+def test_a_job_is_divided_between_variables(fields):
+    job = {"dtype": files.dtype_to_json(wide(fields)), "digest_key": 1}
+    variables = worker.encode_job(job, "token")
+    assert all(name.startswith("FTSORT_JOB_token_") for name in variables)
+    assert max(map(len, variables.values())) <= 100_000 and (len(variables) > 1) == (fields > 1)
+    others = {**os.environ, **worker.encode_job({"other": 1}, "tok"), **worker.encode_job({"other": 2}, "token_0")}
+    assert worker.decode_job("token", {**others, **variables}) == json.loads(json.dumps(job))
+
+
+def test_the_last_argument_of_the_ranks_belongs_to_one_job(tmp_path, monkeypatch):
+    lines = []
+
+    class Job:
+        def __init__(self, line, variables):
+            forwarded = [name for option, name in zip(line, line[1:]) if option == "-x"]
+            assert set(variables) <= set(forwarded)
+            assert worker.decode_job(line[-1], variables)["command"] == "sort"
+            lines.append(line)
+            raise launch.TooLarge
+
+    monkeypatch.setattr(launch, "Job", Job)
+    np.save(tmp_path / "a.npy", np.arange(10))
+    for _ in range(2):
+        with pytest.raises(run.Failed):
+            runner, output = plan(tmp_path / "a.npy")
+            runner._once(output)
+    assert lines[0][-2] == "ftsort.cli.worker" and len({line[-1] for line in lines}) == 2
+
+
+@pytest.mark.parametrize("place", ["mpirun", "ranks"])
+def test_a_job_that_is_too_long_for_the_system_is_a_failure(tmp_path, monkeypatch, place):
+    starts = []
+
+    def refuse(*_line, **_options):
+        starts.append(1)
+        raise OSError(errno.E2BIG, "Argument list too long")
+
+    script = tmp_path / "mpirun"
+    script.write_text('#!/bin/sh\ntouch "$0.$$"\necho "Error:    Argument list too long" >&2\nexit 213\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("MPIRUN", str(script))
+    if place == "mpirun":
+        monkeypatch.setattr(subprocess, "Popen", refuse)
+    np.save(tmp_path / "a.npy", np.zeros(10, [("x", "f8")]))
+    runner, output = plan(tmp_path / "a.npy")
+    with pytest.raises(run.Failed, match="a.npy: the description of its fields.*ulimit -s") as failed:
+        runner.run(output)
+    assert failed.value.status == run.FAILED
+    assert len(starts) + len(list(tmp_path.glob("mpirun.*"))) == 1
+
+
+def test_sorts_a_table_with_thousands_of_fields(folder):  # noqa: F811
+    dtype = wide(4000)
+    rows = np.frombuffer(np.random.default_rng(1).bytes(50 * dtype.itemsize), dtype)
+    header = files.npy_header(dtype, len(rows))
+    with open("in.npy", "wb") as file:
+        file.write(header + rows.tobytes())
+    runner, _ = plan("in.npy")
+    assert len(worker.encode_job(runner.job, "token")) > 1
+    name = dtype.names[0]
+    good("sort", "in.npy", "-o", "out.npy", "--key", name, "-n", "2")
+    with open("out.npy", "rb") as file:
+        found = np.frombuffer(file.read()[len(header):], dtype)
+    assert np.array_equal(found, rows[np.argsort(rows[name], kind="stable")])
+
+
+@pytest.mark.parametrize("count", [0, 1, 80, 81, 1000])
+def test_a_report_fits_into_one_read_of_mpirun(monkeypatch, count):
+    lines = []
+    monkeypatch.setattr(os, "write", lambda _, line: lines.append(line))
+    largest = 2**63 - 1
+    counts = [[largest - number, largest] for number in range(count)]
+    worker.report_part("out", 12345, {"counts": counts, "digest": 2**64 - 1, "wrong": largest})
+    assert max(map(len, lines)) < 4096 and len(lines) == max(1, -(-count // 80))
+    reports = [line.decode()[len(launch.PREFIX):] for line in lines]
+    assert all(json.loads(one)["digest"] == 2**64 - 1 for one in reports)
+    runner = run.Runner.__new__(run.Runner)
+    for missing in range(len(reports)):
+        attempt = run.Attempt()
+        for one in reports[:missing] + reports[missing + 1:]:
+            runner._take(attempt, one)
+        assert attempt.parts == {}
+        # Another rank repeats the check, because the first one failed.
+        for one in reports[::-1]:
+            runner._take(attempt, one)
+        assert attempt.parts[("out", 12345)]["counts"] == counts
+
+
+def test_hundreds_of_quantiles(folder):  # noqa: F811
+    values = np.random.default_rng(1).permutation(2000)
+    np.save("in.npy", values)
+    fractions = [f"{number / 500:.3f}" for number in range(501)]
+    shown = json.loads(good("quantiles", "in.npy", *fractions, "-n", "4", "--json").splitlines()[-1])["result"]
+    expected = np.quantile(values, [float(one) for one in fractions], method="inverted_cdf")
+    assert [row["value"] for row in shown] == expected.tolist()
