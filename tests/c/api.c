@@ -394,7 +394,7 @@ static void ask(void *user, int level, const char *line)
 static void log_of_the_end(const char *dir)
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
-  char prefix[400], merged[410];
+  char prefix[400], merged[430];
   snprintf(prefix, sizeof prefix, "%s/trace", dir);
   snprintf(merged, sizeof merged, "%s.json", prefix);
   if (rank == 0) EXPECT(mkdir(merged, 0700) == 0); /* a file cannot take its place */
@@ -405,6 +405,9 @@ static void log_of_the_end(const char *dir)
   MPI_Barrier(MPI_COMM_WORLD);
   ftsort_free(traced);
   EXPECT(asked == (rank == 0));
+  if (rank == 0) EXPECT(rmdir(merged) == 0);
+  snprintf(merged, sizeof merged, "%s.%d.json", prefix, rank);
+  EXPECT(unlink(merged) == 0);
 }
 
 /* A store without space: the files of one process may not grow beyond a limit. */
