@@ -5,7 +5,9 @@
  *   ftsort-mpirun -np 4 ./slowdown MODE VICTIMS [K [SORTS [PERCENT [ALGORITHM [CGROUP]]]]]
  *
  * MODE: none; threads (no monitor, but MPI_THREAD_MULTIPLE); thread or foreground, each also with -forever, -weights or
- * -gain; thread-doubt, in which a tester takes its own slowness into account.
+ * -gain; thread-doubt, in which a tester takes its own slowness into account. With the constants of the paper: paper,
+ * paper-forever, and ulfm, in which victims are killed, each in another sort, and no rank has a monitor. These three sort an
+ * input that is protected once, so that the numbers of killed ranks stay.
  *
  * From the second sort on, the last VICTIMS ranks get PERCENT (default 10) of the time of their processor, for two
  * seconds out of four. A child process stops and continues each of them a hundred times a second. If CGROUP is a folder
@@ -116,6 +118,12 @@ static void check(ftsort *group, ftsort_status status)
   leave_with(group, 1);
 }
 
+/* The sort before which a victim is killed: one of the first three quarters. */
+static int end_of(int victim, int victims, int sorts)
+{
+  return 1 + (int)((long)victim * 3 * (sorts - 1) / (4 * victims));
+}
+
 static void look(const ftsort_result *result)
 {
   ftsort_block block;
@@ -132,11 +140,14 @@ int main(int argc, char **argv)
   const char *mode = argc > 1 ? argv[1] : "none";
   const int victims = argc > 2 ? atoi(argv[2]) : 0, k = argc > 3 ? atoi(argv[3]) : 24;
   const int sorts = argc > 4 ? atoi(argv[4]) : 20, percent = argc > 5 ? atoi(argv[5]) : 10;
-  const int needs_threads = strncmp(mode, "thread", 6) == 0;
+  const int is_killed = strcmp(mode, "ulfm") == 0, is_paper = strncmp(mode, "paper", 5) == 0;
+  const int has_thread = is_paper || strncmp(mode, "thread", 6) == 0;
+  const int needs_threads = has_thread || is_killed;
   ftsort_monitor_options monitor = FTSORT_MONITOR_OPTIONS_INIT;
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group;
-  int rank, ranks, granted, brake, n;
+  ftsort_input *protected_input = NULL;
+  int rank, ranks, granted, brake, n, victim;
   size_t count, i;
   uint32_t *input, x;
   double start = 0;
@@ -148,39 +159,50 @@ int main(int argc, char **argv)
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   config.on_event = note;
+  if (is_killed) config.repair = FTSORT_REPAIR_SHRINK;
   config.algorithm = argc > 6 ? atoi(argv[6]) : FTSORT_AUTO;
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
+  victim = rank - (ranks - victims);
   count = ((size_t)1 << k) / (size_t)ranks;
   input = (uint32_t *)malloc(count * sizeof *input + 1);
   for (x = (uint32_t)rank + 1, i = 0; input && i < count; i++) input[i] = x = x * 1664525u + 1013904223u;
 
-  monitor.interval_ms = 100;
-  monitor.unforgiving = 1;
-  monitor.plus_ms = strncmp(mode, "thread", 6) == 0 ? 4 : 500;
-  monitor.mode = strncmp(mode, "thread", 6) == 0 ? FTSORT_MONITOR_THREAD : FTSORT_MONITOR_FOREGROUND;
+  if (!is_paper) {
+    monitor.interval_ms = 100;
+    monitor.unforgiving = 1;
+    monitor.plus_ms = has_thread ? 4 : 500;
+  }
+  monitor.mode = has_thread ? FTSORT_MONITOR_THREAD : FTSORT_MONITOR_FOREGROUND;
   monitor.zeta = strstr(mode, "-forever") ? 1000000000 : 5;
   monitor.sharing = strstr(mode, "-weights") ? FTSORT_SHARING_WEIGHTS : FTSORT_SHARING_EXCLUDE;
   monitor.gain = strstr(mode, "-gain") != NULL;
   monitor.self_doubt = strstr(mode, "-doubt") != NULL;
-  if (strcmp(mode, "none") != 0 && strcmp(mode, "threads") != 0) {
+  if (is_paper || is_killed) check(group, ftsort_protect(group, &plain, input, count, &protected_input));
+  if (strcmp(mode, "none") != 0 && strcmp(mode, "threads") != 0 && !is_killed) {
     check(group, ftsort_monitor_start(group, &monitor, NULL));
   }
   for (n = 0; n < sorts; n++) {
     ftsort_result *result;
     if (n == 1) {
       start = MPI_Wtime();
-      if (rank >= ranks - victims && write(brake, "x", 1) != 1) MPI_Abort(MPI_COMM_WORLD, 1);
+      if (!is_killed && victim >= 0 && write(brake, "x", 1) != 1) MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    check(group, ftsort_run(group, &plain, input, count, &result));
+    if (is_killed && victim >= 0 && n == end_of(victim, victims, sorts)) raise(SIGKILL);
+    if (protected_input == NULL) {
+      check(group, ftsort_run(group, &plain, input, count, &result));
+    } else {
+      check(group, ftsort_run_protected(group, protected_input, NULL, &result));
+    }
     if (n > 0) look(result);
     ftsort_result_free(result);
   }
   start = MPI_Wtime() - start;
   if (rank == ranks - 1 && sorts > 1 && count > 0) share = (unsigned long)(least * 100 / count);
-  MPI_Bcast(&share, 1, MPI_UNSIGNED_LONG, ranks - 1, MPI_COMM_WORLD);
+  if (!is_killed) MPI_Bcast(&share, 1, MPI_UNSIGNED_LONG, ranks - 1, MPI_COMM_WORLD);
+  ftsort_input_free(protected_input);
   if (rank == 0) {
     printf("slowdown mode=%s victims=%d ranks=%d log2=%d sorts=%d percent=%d seconds=%.3f excluded=%u rejoined=%u "
            "least=%lu\n",

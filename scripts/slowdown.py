@@ -31,7 +31,12 @@ MODES = {
     "foreground-gain": "at the commits, only with a gain",
     "foreground-weights": "at the commits, weights",
     "thread-weights": "thread, weights",
+    "ulfm": "no monitor, slow ranks are killed",
+    "paper-forever": "constants of the paper, exclusion is final",
+    "paper": "constants of the paper",
 }
+# The modes that are measured if none are chosen.
+USUAL = [mode for mode in MODES if mode != "ulfm" and not mode.startswith("paper")]
 FIELDS = ["kind", "algorithm", "mode", "victims", "ranks", "log2", "sorts", "percent", "seconds", "excluded", "rejoined", "least"]
 COSTS = {
     "none": "no monitor",
@@ -98,7 +103,7 @@ def measure(options):
         program = launch.build_c(launch.ROOT / "c_examples/slowdown.c", folder)
         for repetition in range(options.repetitions):
             for victims in options.victims or sorted({0, 1, options.ranks // 2, options.ranks - 1}):
-                for mode in options.modes or MODES:
+                for mode in options.modes or USUAL:
                     command = [program, mode, victims, options.size, options.sorts, options.percent,
                                launch.ALGORITHMS[options.algorithm], *groups]
                     run = launch.launch(options.ranks, command, 600)

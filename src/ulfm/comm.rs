@@ -264,10 +264,14 @@ impl Comm {
         Agreement::start(self.raw, flag)
     }
 
-    /// Calls `MPI_Barrier`.
+    /// Calls `MPI_Barrier`. With MPI_THREAD_MULTIPLE, Open MPI returns MPI_ERR_OTHER after a failure.
     pub fn barrier(&self) -> Result<Outcome> {
         // SAFETY: `raw` is live.
-        outcome(unsafe { mpi_sys::MPI_Barrier(self.raw) }, "MPI_Barrier")
+        let outcome = outcome(unsafe { mpi_sys::MPI_Barrier(self.raw) }, "MPI_Barrier");
+        match outcome {
+            Err(_) if self.failed()?.len()? > 0 || is_revoked(self.raw)? => Ok(Outcome::Failed),
+            outcome => outcome,
+        }
     }
 
     /// Calls `MPIX_Comm_revoke`: every pending and future operation on it fails on all ranks.

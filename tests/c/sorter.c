@@ -6,6 +6,7 @@
  * COUNT      the number of records: rank r has COUNT + r of them, or as many as the shape says
  * SHAPE      random, equal, few, sorted, reversed, holes, one, empty, or bitonic (an input for bitonic_merge)
  * REPLICAS   the replicas of the store memory; SHARES/RANKS of a group for the store parity
+ * REPAIR     agree or shrink, and after it perhaps ":threads" (MPI_THREAD_MULTIPLE)
  * ALGORITHM  the name of an FTSORT_... algorithm in small letters, and after it any of ":paper" (the papers' pivots),
  *            ":dense" (a dense result), ":checked" (digests) and ":reliable" (the predicates of 1989)
  * OPTION     -              none
@@ -287,7 +288,7 @@ static int run(char **arg)
   static int32_t lost_ranks[MOST_RANKS];
   char found[128];
   struct rusage used;
-  int rank, runs = 0;
+  int rank, threads, runs = 0;
 
   job.count = strtoull(arg[1], NULL, 10);
   job.kind = kind_index(arg[2]);
@@ -300,7 +301,7 @@ static int run(char **arg)
   config.store_directory = dir;
   config.replicas = config.parity = (uint32_t)atoi(arg[5]);
   if (strchr(arg[5], '/')) config.parity_group = (uint32_t)atoi(strchr(arg[5], '/') + 1);
-  config.repair = strcmp(arg[6], "shrink") == 0 ? FTSORT_REPAIR_SHRINK : FTSORT_REPAIR_AGREE;
+  config.repair = strncmp(arg[6], "shrink", 6) == 0 ? FTSORT_REPAIR_SHRINK : FTSORT_REPAIR_AGREE;
   config.algorithm = algorithm_of(arg[7]);
   config.pivot = strstr(arg[7], ":paper") ? FTSORT_PIVOT_PAPER : FTSORT_PIVOT_SAMPLED;
   config.dense = strstr(arg[7], ":dense") != NULL;
@@ -324,7 +325,7 @@ static int run(char **arg)
   ftsort_prepare();
 
   ftsort_allow_faults();
-  MPI_Init(NULL, NULL);
+  MPI_Init_thread(NULL, NULL, strstr(arg[6], ":threads") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &threads);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   job.victim = (int)getpid();
   MPI_Bcast(&job.victim, 1, MPI_INT, config.reload == reload_and_kill ? atoi(arg[8] + 5) : 0, MPI_COMM_WORLD);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 
 use crate::case::{Case, number, table};
-use crate::harness::{Scratch, job, program, require, self_checking};
+use crate::harness::{Scratch, job, launch, program, require, self_checking};
 use crate::sorter::{sort_with, sorts};
 
 /// One rank at each point of each round. A rank that is killed after the agreement on the last round takes its
@@ -88,6 +88,8 @@ const OPTIONS: &str = "
  quick | store=directory option=quorum=3 | 0@1 2@2.send    | -60: 2 of 4 ranks are left; 3 must be
  all   | store=directory option=timeout=20000 | 0@1 3@2.send 1@2.recover | right
  quick | repair=shrink                   | 1@2             | right
+ all   | repair=shrink:threads store=reload | 1@1 2@2       | right
+ all   | ranks=6 repair=shrink:threads store=reload | 1@1 2@2 4@3 | right
  quick | ranks=3 algorithm=bitonic_merge shape=bitonic | | -1: equal shares, on 2^d ranks
 ";
 
@@ -142,6 +144,18 @@ fn gives_up_a_stopped_rank() -> Result<(), Failed> {
     folder.remove()
 }
 
+/// Ranks are killed one after another between the sorts of a protected input, with FTSORT_REPAIR_SHRINK and
+/// MPI_THREAD_MULTIPLE.
+fn kills_between_sorts_of_a_program_with_threads() -> Result<(), Failed> {
+    let slowdown = program("c_examples/slowdown.c")?;
+    let text = launch(4, "", &slowdown, &["ulfm", "3", "14", "12", "10", "1"])?;
+    require(
+        text.contains("slowdown mode=ulfm victims=3"),
+        "no result",
+        &text,
+    )
+}
+
 /// Arguments of tests/c/redundancy.c, and ranks.
 const REDUNDANCY: &str = "
  quick | result memory 0       | 4 | a result is recovered
@@ -167,6 +181,12 @@ pub fn cases() -> Vec<Case> {
     cases.extend(sorts("keeps to its options and limits", OPTIONS));
     let name = "gives up a stopped rank after the timeout";
     cases.push(Case::new(true, name, gives_up_a_stopped_rank));
+    let name = "kills between sorts of a program with threads, repair=shrink";
+    cases.push(Case::new(
+        true,
+        name,
+        kills_between_sorts_of_a_program_with_threads,
+    ));
     cases.extend(table(REDUNDANCY).map(|row| {
         let [arguments, ranks, title] = row.cells();
         let name = format!("{title} after kills, {ranks} ranks, {arguments}");

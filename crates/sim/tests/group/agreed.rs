@@ -158,7 +158,7 @@ fn a_bitonic_merge_with_spares_is_refused() {
     };
     let outcomes = play_group(5, 1, config, "", |rank, group| {
         let keys: &[i32] = if rank == Rank(4) { &[] } else { &[1, 2] };
-        let error = group.sort_keys(keys).err().expect("a refusal");
+        let error = refusal(group.sort_keys(keys))?;
         assert!(error.text.contains("config.spares is 1"), "{error}");
         group.set_method(None)?;
         Err::<(), Error>(error)
