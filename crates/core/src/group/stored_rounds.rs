@@ -115,10 +115,14 @@ impl<T: Transport> Group<T> {
             let Some((state, note)) = states.get(node)? else {
                 return Ok(None);
             };
+            if is_of_begin(note.as_ref()) {
+                return Ok(None);
+            }
             let note = note.and_then(|note| Note::decode(&note));
-            let is_made = note.as_ref().is_some_and(Note::is_of_begin);
-            let shared = note.map_or_else(Vec::new, |note| note.shared);
-            Ok((!is_made).then_some((state, shared)))
+            Ok(Some((
+                state,
+                note.map_or_else(Vec::new, |note| note.shared),
+            )))
         };
         let continued = Continued::new(run.rounds, run.whole.plan(), &part, &stored);
         let algorithm = run.whole.part(&continued, part.clone());
@@ -169,6 +173,8 @@ impl<T: Transport> Group<T> {
                 let stored = states.of_all_nodes();
                 for node in engine.members().my_nodes() {
                     match stored.get(node) {
+                        // Without any round, the algorithm has not made a state.
+                        Ok(Some((_, note))) if is_of_begin(note.as_ref()) => {}
                         Ok(Some((state, _))) => listed.push((node, state)),
                         Ok(None) => drop(missing.insert(home_of(engine.members(), node))),
                         Err(error) => read = Some(error),
@@ -192,6 +198,12 @@ impl<T: Transport> Group<T> {
             }
         })
     }
+}
+
+/// Whether this is the note of a node of which the algorithm makes the initial state.
+fn is_of_begin(note: Option<&Slice>) -> bool {
+    let note = note.and_then(|note| Note::decode(note));
+    note.is_some_and(|note| note.is_of_begin())
 }
 
 /// Begins a round of the stored states with the executors of a finished job, which had this membership. Returns whether
