@@ -75,7 +75,7 @@ mutants! {
     ErrorAfterCommitEndsIt,
     /// A search that has found all records ends without an agreement, although a comparator failed on another rank.
     SearchEndNotAgreedOn,
-    /// A rank whose comparator fails while it summarises groups does not tell the others.
+    /// The error of a comparator on one rank, in a summary of groups, is not agreed on.
     SummariesNotAgreedOn,
     /// Inputs of a result with columns count as records of the size of a column when they are loaded again.
     InputsOfColumnWidth,
@@ -117,7 +117,7 @@ mutants! {
     ManifestBeforeCommit,
     /// An external sort uses records of a run that do not have the checksums of its index.
     DamagedRunUsed,
-    /// A rank leaves out a run of an external sort whose index is damaged, and does not report it.
+    /// A run of an external sort with a damaged index is left out, and not reported.
     DamagedIndexIgnored,
     /// An external sort merges pieces of a chunk that do not have the checksums of their indexes.
     DamagedPieceUsed,

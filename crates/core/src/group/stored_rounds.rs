@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::job::JobSetup;
 use super::rounds::FinalStates;
 use super::{Beside, Group, StepSetup};
-use crate::engine::{Algorithm, Checkpoints, Engine, reported_by_all};
+use crate::engine::{Algorithm, Checkpoints, CommittedStates, Engine, reported_by_all};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::rounds::{Continued, Hypercube, Note, Rounds, bytes, state_of};
@@ -165,38 +165,60 @@ impl<T: Transport> Group<T> {
     /// Lists the stored states of the nodes that this rank executes, after they have moved to their executors.
     /// Collective.
     pub(super) fn list_stored(&mut self, result: &mut FinalStates) -> Result<()> {
-        self.on_stored(|states, engine, lost| {
-            loop {
-                let moved = states.begin(engine, lost);
-                let (mut listed, mut read) = (Vec::new(), None);
-                let mut missing = RankSet::new(engine.members().ranks());
-                let stored = states.of_all_nodes();
-                for node in engine.members().my_nodes() {
-                    match stored.get(node) {
-                        // Without any round, the algorithm has not made a state.
-                        Ok(Some((_, note))) if is_of_begin(note.as_ref()) => {}
-                        Ok(Some((state, _))) => listed.push((node, state)),
-                        Ok(None) => drop(missing.insert(home_of(engine.members(), node))),
-                        Err(error) => read = Some(error),
-                    }
-                }
+        let placed = self.on_stored(|states, engine, lost| {
+            let entry = |stored: &CommittedStates, node| match stored.get(node)? {
+                // Without any round, the algorithm has not made a state.
+                Some((_, note)) if is_of_begin(note.as_ref()) => Ok(None),
+                Some((state, _)) => Ok(Some((node, state))),
+                None if mutant(Mutant::LostStatesForgotten) => Ok(None),
+                None => Err(Error::new(Status::DataLost, "the state is lost")),
+            };
+            list_entries((states, engine, lost), entry, |members, listed| {
                 result.list_states(listed);
-                let membership = engine.members().membership().clone();
-                result.safety.absent = engine.members().faulty().clone();
-                moved?;
-                if !mutant(Mutant::LostStatesForgotten) {
-                    // A state may have been lost before.
-                    none_missing(engine, &missing, read, lost, |lost| {
-                        format!("the stored state of rank {lost} is lost: call ftsort_store_clear to begin anew")
-                    })?;
+                result.safety.absent = members.faulty().clone();
+            })
+        });
+        result.safety.membership = placed?;
+        Ok(())
+    }
+}
+
+/// Moves the stored entries to the executors of their nodes, and lists those of this rank. `entry`: the entry of a node, if it is
+/// listed; `Status::DataLost` if it is lost. Returns the membership with which all entries are in their places. Collective.
+///
+/// # Errors
+/// `Status::DataLost` where entries are lost, also if they were before; the others are listed.
+pub(super) fn list_entries<E>(
+    (states, engine, lost): (&mut Checkpoints, &mut Engine<'_>, &mut RankSet),
+    entry: impl Fn(&CommittedStates, Node) -> Result<Option<E>>,
+    mut list: impl FnMut(&Members, Vec<E>),
+) -> Result<Membership> {
+    loop {
+        let moved = states.begin(engine, lost);
+        let (mut listed, mut read) = (Vec::new(), None);
+        let mut missing = RankSet::new(engine.members().ranks());
+        let stored = states.of_all_nodes();
+        for node in engine.members().my_nodes() {
+            match entry(&stored, node) {
+                Ok(found) => listed.extend(found),
+                Err(error) if error.status == Status::DataLost => {
+                    missing.insert(home_of(engine.members(), node));
                 }
-                let is_whole = *engine.members().membership() == membership;
-                result.safety.membership = membership;
-                if is_whole {
-                    return Ok(());
-                }
+                Err(error) => read = Some(error),
             }
-        })
+        }
+        list(engine.members(), listed);
+        let membership = engine.members().membership().clone();
+        moved?;
+        none_missing(engine, &missing, read, lost, |lost| {
+            format!(
+                "the stored data of rank {lost} are lost: call ftsort_store_clear to begin anew"
+            )
+        })?;
+        let is_whole = *engine.members().membership() == membership;
+        if is_whole || mutant(Mutant::StoredBlocksNotListedAgain) {
+            return Ok(membership);
+        }
     }
 }
 

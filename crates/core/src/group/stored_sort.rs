@@ -8,9 +8,7 @@
 use super::config::hash_of;
 use super::input::{Prepared, SortInput};
 use super::results::none_failed;
-use super::stored_rounds::{
-    begin_with, home_of, none_missing, reported_without_failure, stored_round,
-};
+use super::stored_rounds::{begin_with, list_entries, reported_without_failure, stored_round};
 use super::{Group, JobKind, Sorted};
 use crate::engine::{Checkpoints, CommittedStates, Engine, reported_by_all};
 use crate::members::{Members, Rank, RankSet};
@@ -377,38 +375,18 @@ impl<T: Transport> Group<T> {
 
     /// Lists the stored blocks of the nodes that this rank executes, after they have moved to their executors. Collective.
     pub(super) fn list_stored_blocks(&mut self, sorted: &mut Sorted) -> Result<()> {
-        self.on_stored(|states, engine, lost| {
-            loop {
-                let moved = states.begin(engine, lost);
-                let (mut listed, mut read) = (Vec::new(), None);
-                let mut missing = RankSet::new(engine.members().ranks());
-                let stored = states.of_all_nodes();
-                for node in engine.members().my_nodes() {
-                    match stored_block(&stored, node) {
-                        Ok((records, note)) if sorted.counts(node, &records) => {
-                            listed.push((node, note.offset, records));
-                        }
-                        Ok(_) => {}
-                        Err(error) if error.status == Status::DataLost => {
-                            missing.insert(home_of(engine.members(), node));
-                        }
-                        Err(error) => read = Some(error),
-                    }
-                }
+        let placed = self.on_stored(|states, engine, lost| {
+            let entry = |stored: &CommittedStates, node| {
+                let (records, note) = stored_block(stored, node)?;
+                Ok(Some((node, note.offset, records)))
+            };
+            list_entries((states, engine, lost), entry, |members, mut listed| {
+                listed.retain(|(node, _, records)| sorted.counts(*node, records));
                 sorted.list_blocks(listed);
-                let membership = engine.members().membership().clone();
-                sorted.safety.absent = engine.members().faulty().clone();
-                moved?;
-                // A block may have been lost before.
-                none_missing(engine, &missing, read, lost, |lost| {
-                    format!("the stored block of rank {lost} is lost: call ftsort_store_clear to sort again")
-                })?;
-                let is_whole = *engine.members().membership() == membership;
-                sorted.safety.membership = membership;
-                if is_whole || mutant(Mutant::StoredBlocksNotListedAgain) {
-                    return Ok(());
-                }
-            }
-        })
+                sorted.safety.absent = members.faulty().clone();
+            })
+        });
+        sorted.safety.membership = placed?;
+        Ok(())
     }
 }

@@ -116,7 +116,7 @@ fn judge_job(
     }
 }
 
-/// Checks that a rank whose protected input has changed got a copy of it, and goes on with its node.
+/// Checks that a rank with a changed protected input got a copy of it, and goes on with its node.
 fn judge_repair(trial: &Trial, first: &SortOutcome) -> Option<String> {
     let has_copies = matches!(trial.store, StoreKind::Memory(1..));
     let is_repairable = trial.protects > 0 && trial.arrays == 0 && has_copies;
