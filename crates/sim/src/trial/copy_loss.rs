@@ -4,7 +4,6 @@ use super::spare_checks::new_members;
 use super::{SortOutcome, StoreKind, Trial};
 use ftsort_core::engine::holders;
 use ftsort_core::members::{Members, Rank, RankSet};
-use ftsort_core::sort::Method;
 
 /// Checks that some rank has failed together with all ranks that held its data, or data that were moved to it, since the
 /// last commit. `known`: the ranks that had failed when a commit was last observed.
@@ -46,8 +45,7 @@ pub(super) fn judge_loss_of_copies(
 
 /// Whether the blocks of all nodes are copied in each round, and not only the inputs.
 fn has_blocks(trial: &Trial) -> bool {
-    let is_bitonic = matches!(trial.algorithm, Method::Bitonic(_) | Method::SftBitonic);
-    is_bitonic || trial.custom_loop || matches!(trial.store, StoreKind::Versions(_))
+    !trial.is_recomputable() || trial.custom_loop || matches!(trial.store, StoreKind::Versions(_))
 }
 
 /// Whether all holders of some data have failed, if the data had the places that these members give them. `has_blocks`:

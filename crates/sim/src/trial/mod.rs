@@ -152,6 +152,11 @@ impl Trial {
         self.reloads || self.store == StoreKind::Reload
     }
 
+    /// Whether lost blocks can be made again from inputs.
+    pub fn is_recomputable(&self) -> bool {
+        !matches!(self.algorithm, Method::Bitonic(_) | Method::SftBitonic)
+    }
+
     /// Whether the ranks gather their inputs.
     pub fn may_gather(&self) -> bool {
         let has_copies = matches!(self.store, StoreKind::None | StoreKind::Memory(_));

@@ -555,7 +555,7 @@ fn judge_data_loss(
         // A sort can end although a rank that had handed its block over has failed, and the next one misses its input.
         return None;
     }
-    let is_recomputable = !matches!(trial.algorithm, Method::Bitonic(_) | Method::SftBitonic);
+    let is_recomputable = trial.is_recomputable();
     if trial.store == StoreKind::Reload && trial.recoveries > 0 && !is_recomputable {
         // The result of such a sort cannot be made again from inputs.
         return None;

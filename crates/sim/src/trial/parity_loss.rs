@@ -3,7 +3,6 @@
 use super::spare_checks::new_members;
 use super::{SortOutcome, Trial};
 use ftsort_core::members::{Rank, RankSet};
-use ftsort_core::sort::Method;
 use ftsort_core::store::parity::{ParityShape, grouping};
 
 /// Checks that some parity group has lost more ranks since the last commit than it has shares. `known`: the ranks that
@@ -14,8 +13,7 @@ pub(super) fn judge_loss_of_parity(
     known: &[Rank],
     outcome: &SortOutcome,
 ) -> Option<String> {
-    let is_recomputable = !matches!(trial.algorithm, Method::Bitonic(_) | Method::SftBitonic);
-    let blocks_may_be_elsewhere = !is_recomputable || !trial.exclusions.is_empty();
+    let blocks_may_be_elsewhere = !trial.is_recomputable() || !trial.exclusions.is_empty();
     if trial.protects > 1 && blocks_may_be_elsewhere && outcome.failed.len() > shape.shares {
         // The first sort can end although an input is lost, if the blocks of its versions are not, as empty ones and those
         // of an excluded rank.
