@@ -250,6 +250,37 @@ fn store_of(
     }
 }
 
+/// Returns the method of repair, and the timeout, which only one of the methods has.
+fn repair_of(config: &ftsort_config) -> Result<(Repair, Timeout)> {
+    let repair = match config.repair {
+        0 => Repair::Agree,
+        1 => Repair::Shrink,
+        other => return Err(wrong("repair", other, "an ftsort_repair")),
+    };
+    let timeout = match config.timeout_ms {
+        0 => Timeout::Default,
+        FTSORT_NO_TIMEOUT => Timeout::Never,
+        milliseconds => Timeout::Seconds(f64::from(milliseconds) / 1e3),
+    };
+    if matches!(timeout, Timeout::Seconds(_)) && repair == Repair::Shrink {
+        return refuse(format!(
+            "config.timeout_ms is {}, but the barriers of FTSORT_REPAIR_SHRINK have no timeout: \
+             set config.timeout_ms to 0, or config.repair to FTSORT_REPAIR_AGREE",
+            config.timeout_ms
+        ));
+    }
+    Ok((repair, timeout))
+}
+
+/// Returns the number of threads of a rank.
+fn threads_of(config: &ftsort_config) -> Result<Threads> {
+    match config.threads {
+        0 => Ok(Threads::OfGroup),
+        threads if threads <= MAX_THREADS => Ok(Threads::Fixed(threads as usize)),
+        threads => Err(wrong("threads", threads, &format!("at most {MAX_THREADS}"))),
+    }
+}
+
 /// Returns a string of the caller. None for NULL.
 ///
 /// # Safety
@@ -281,23 +312,7 @@ impl Settings {
             pivot: config.pivot,
             checks: config.checks,
         };
-        let repair = match config.repair {
-            0 => Repair::Agree,
-            1 => Repair::Shrink,
-            other => return Err(wrong("repair", other, "an ftsort_repair")),
-        };
-        let timeout = match config.timeout_ms {
-            0 => Timeout::Default,
-            FTSORT_NO_TIMEOUT => Timeout::Never,
-            milliseconds => Timeout::Seconds(f64::from(milliseconds) / 1e3),
-        };
-        if matches!(timeout, Timeout::Seconds(_)) && repair == Repair::Shrink {
-            return refuse(format!(
-                "config.timeout_ms is {}, but the barriers of FTSORT_REPAIR_SHRINK have no timeout: \
-                 set config.timeout_ms to 0, or config.repair to FTSORT_REPAIR_AGREE",
-                config.timeout_ms
-            ));
-        }
+        let (repair, timeout) = repair_of(&config)?;
         // SAFETY: the caller's contract.
         let directory = unsafe { path_of(config.store_directory) };
         let files = FileOptions {
@@ -329,14 +344,7 @@ impl Settings {
                 digest: has(ftsort_check::FTSORT_CHECK_DIGEST),
                 purity: has(ftsort_check::FTSORT_CHECK_PURITY),
             },
-            threads: match config.threads {
-                0 => Threads::OfGroup,
-                threads if threads <= MAX_THREADS => Threads::Fixed(threads as usize),
-                threads => {
-                    let expected = format!("at most {MAX_THREADS}");
-                    return Err(wrong("threads", threads, &expected));
-                }
-            },
+            threads: threads_of(&config)?,
             timeout,
             memory_limit: config.memory_limit,
             min_survivors: config.min_survivors as usize,

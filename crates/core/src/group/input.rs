@@ -159,6 +159,16 @@ impl<'a> Prepared<'a> {
         (continues || !config.release_after_run) && !self.unprotected
     }
 
+    /// The records, as a view of those that the program keeps, or as an owner of them.
+    ///
+    /// # Safety
+    /// The records of the program live and stay the same as long as the view.
+    pub unsafe fn slice(&self) -> Slice {
+        let owned = self.owned.clone();
+        // SAFETY: this function's contract.
+        owned.unwrap_or_else(|| unsafe { Slice::borrowed(self.given) })
+    }
+
     /// Checks an input.
     pub fn new(input: SortInput<'a>, threads: &ThreadPool) -> Result<Prepared<'a>> {
         input.check("records")?;

@@ -170,31 +170,7 @@ impl<T: Transport> Group<T> {
     ) -> Result<FinalStates> {
         let dimension = self.members.cube().dimension();
         let provided = provided(&self.members);
-        let prepared = input.and_then(|input| {
-            if input.store_every > 0 && !self.states.has_name() {
-                let text = format!(
-                    "rounds.store_every is {}, but the stored states have no name: call ftsort_store_open first",
-                    input.store_every
-                );
-                return Err(Error::new(Status::State, text));
-            }
-            let copy = input.copied()?;
-            self.check_spare("the size of state", copy.len())?;
-            // An impossible plan is refused before anything is done.
-            Hypercube::new(input.rounds, dimension, provided.clone())?;
-            let fingerprint = input.fingerprint(dimension);
-            Ok((input, copy, fingerprint))
-        });
-        let (input, copy, fingerprint) = self.on_engine(|engine| {
-            let (input, copy, fingerprint) = engine.all_or_none(prepared)?;
-            let same = hash_of((fingerprint, input.store_every));
-            let equal = engine.all_equal_in(same, FINGERPRINT_BITS)?;
-            if equal {
-                Ok((input, copy, fingerprint))
-            } else {
-                Err(unequal(&["rounds"]))
-            }
-        })?;
+        let (input, copy, fingerprint) = self.agree_on_rounds(input, &provided)?;
         let seed = self.draw_seed();
         let key = self.config.checks.digest.then(|| DigestKey::ordered(seed));
         let twice = PurityCheck(input.rounds);
@@ -245,5 +221,39 @@ impl<T: Transport> Group<T> {
         // The caller's functions may fail on one rank.
         result.states = self.apart_from_jobs(|engine| engine.all_or_none(states))?;
         Ok(result)
+    }
+
+    /// Checks the input on each rank, and agrees on it. Returns it with a copy of the state and its fingerprint.
+    fn agree_on_rounds<'a>(
+        &mut self,
+        input: Result<RoundsInput<'a>>,
+        provided: &NodeSet,
+    ) -> Result<(RoundsInput<'a>, Buffer, u64)> {
+        let dimension = self.members.cube().dimension();
+        let prepared = input.and_then(|input| {
+            if input.store_every > 0 && !self.states.has_name() {
+                let text = format!(
+                    "rounds.store_every is {}, but the stored states have no name: call ftsort_store_open first",
+                    input.store_every
+                );
+                return Err(Error::new(Status::State, text));
+            }
+            let copy = input.copied()?;
+            self.check_spare("the size of state", copy.len())?;
+            // An impossible plan is refused before anything is done.
+            Hypercube::new(input.rounds, dimension, provided.clone())?;
+            let fingerprint = input.fingerprint(dimension);
+            Ok((input, copy, fingerprint))
+        });
+        self.on_engine(|engine| {
+            let (input, copy, fingerprint) = engine.all_or_none(prepared)?;
+            let same = hash_of((fingerprint, input.store_every));
+            let equal = engine.all_equal_in(same, FINGERPRINT_BITS)?;
+            if equal {
+                Ok((input, copy, fingerprint))
+            } else {
+                Err(unequal(&["rounds"]))
+            }
+        })
     }
 }

@@ -332,10 +332,7 @@ impl<T: Transport> Group<T> {
             // their protection: it ends when all messages have been sent, or with a recovery, which ends
             // them. With parity they end with the job, or when the store is set apart. Only a rank that is cut off
             // from the others returns before, and this function's contract holds for it.
-            input: unsafe {
-                let owned = prepared.owned.clone();
-                owned.unwrap_or_else(|| Slice::borrowed(given))
-            },
+            input: unsafe { prepared.slice() },
             copies: Some(copies),
             key: checks.as_ref().map(|checks| checks.key),
             checks: checks.as_ref(),

@@ -142,11 +142,9 @@ impl SimState {
                 let decision = match &first {
                     Some((leader, decision)) if self.is_alive(*leader) => decision.clone(),
                     _ => {
-                        let decision = decide_flag(&contributions, &counted, failed);
-                        Decision {
-                            flag: decision.flag & self.on_the_way(WrongWords::OfAll, u32::MAX),
-                            ..decision
-                        }
+                        let mut decision = decide_flag(&contributions, &counted, failed);
+                        decision.flag &= self.on_the_way(WrongWords::OfAll, u32::MAX);
+                        decision
                     }
                 };
                 let mut recipients = living;
@@ -169,19 +167,10 @@ impl SimState {
                 self.give_agreement(decision, recipients);
             }
             CollectiveCall::Barrier => {
+                let all_entered = members.iter().all(|rank| contributions.contains_key(rank));
                 for rank in living {
-                    let passes = failed.is_empty()
-                        || (members.iter().all(|rank| contributions.contains_key(rank))
-                            && self.draw.once_in(2));
-                    let outcome = if passes {
-                        Outcome::Fine
-                    } else {
-                        Outcome::Failed
-                    };
-                    let inside = self.process(rank).inside == Some((call, number));
-                    if inside && self.process(rank).result.is_none() {
-                        self.complete(rank, CallResult::Passed(outcome));
-                    }
+                    let passes = failed.is_empty() || (all_entered && self.draw.once_in(2));
+                    self.complete_barrier(rank, number, passes);
                 }
             }
             CollectiveCall::Shrink => {
@@ -194,6 +183,19 @@ impl SimState {
                     self.complete(rank, CallResult::Shrunk(smaller));
                 }
             }
+        }
+    }
+
+    /// Completes the barrier of this number on a rank that is in it.
+    fn complete_barrier(&mut self, rank: Rank, number: usize, passes: bool) {
+        let outcome = if passes {
+            Outcome::Fine
+        } else {
+            Outcome::Failed
+        };
+        let inside = self.process(rank).inside == Some((CollectiveCall::Barrier, number));
+        if inside && self.process(rank).result.is_none() {
+            self.complete(rank, CallResult::Passed(outcome));
         }
     }
 

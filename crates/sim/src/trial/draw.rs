@@ -31,20 +31,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
     let mut draw = SplitMix::new(seed);
     let ranks = range.fewest + draw.below((range.most - range.fewest + 1) as u64) as usize;
     let records = [0, 1, 5, 40, 40, 300, 9000][draw.below(7) as usize];
-    let stores = match &range.stores[..] {
-        [] => vec![
-            StoreKind::None,
-            StoreKind::Memory(1),
-            StoreKind::Memory(1),
-            StoreKind::Memory(2),
-            StoreKind::Versions(1),
-            StoreKind::Versions(2),
-            StoreKind::Reload,
-            StoreKind::Memory(ranks),
-            StoreKind::Directory,
-        ],
-        some => some.to_vec(),
-    };
+    let stores = stores_of(range, ranks);
     let algorithms = match &range.algorithms[..] {
         [] => METHODS.map(|(method, _)| method).to_vec(),
         some => some.to_vec(),
@@ -78,17 +65,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
     }
     let has_wrong_words = SplitMix::new(seed.rotate_left(48)).once_in(8);
     trial.wrong_words = trial.repair == Repair::Agree && has_wrong_words;
-    if trial.algorithm == Method::Bitonic(Shape::Bitonic) {
-        // It needs equal inputs on a full cube, which a second sort after a failure does not have.
-        trial.ranks = 1 << trial.ranks.ilog2();
-        trial.quorum = trial.quorum.min(trial.ranks);
-        trial.spares = 0;
-        trial.sorts = 1;
-    }
-    if trial.algorithm == Method::SftBitonic {
-        // Every node receives the records of all nodes.
-        trial.records = trial.records.min(300);
-    }
+    meet_needs_of_algorithm(&mut trial);
     // The loop cannot load its input again, and leaves data loss to the program.
     trial.custom_loop = draw.once_in(6) && trial.store != StoreKind::Reload;
     if trial.custom_loop {
@@ -122,8 +99,17 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         (trial.power, trial.sync) = (draw.once_in(2), draw.once_in(2));
     }
     draw_failures(&mut draw, &mut trial);
+    remove_copies_of_messages(&mut trial, ranks);
+    if draw.once_in(6) {
+        draw_refusal(&mut draw, &mut trial);
+    }
+    trial
+}
+
+/// Removes corruptions that no rank can detect.
+fn remove_copies_of_messages(trial: &mut Trial, ranks: usize) {
     if trial.algorithm == Method::SftBitonic && !trial.checks {
-        // Then the first message of a node may be a copy of an input that no other rank knows, and the last one a copy of
+        // After a move the first message of a node may be a copy of an input that no other rank knows, and the last one a copy of
         // data that it has checked already.
         let copies = [1, checked_rounds(ranks)].map(|round| format!("~{round}.message"));
         let moved = !trial.failures.is_empty() || !trial.exclusions.is_empty();
@@ -132,10 +118,38 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
             .corruptions
             .retain(|words| !moved || !may_be_copied(words));
     }
-    if draw.once_in(6) {
-        draw_refusal(&mut draw, &mut trial);
+}
+
+/// The stores of which one is drawn. Some are named twice.
+fn stores_of(range: &TrialRange, ranks: usize) -> Vec<StoreKind> {
+    match &range.stores[..] {
+        [] => vec![
+            StoreKind::None,
+            StoreKind::Memory(1),
+            StoreKind::Memory(1),
+            StoreKind::Memory(2),
+            StoreKind::Versions(1),
+            StoreKind::Versions(2),
+            StoreKind::Reload,
+            StoreKind::Memory(ranks),
+            StoreKind::Directory,
+        ],
+        some => some.to_vec(),
     }
-    trial
+}
+
+fn meet_needs_of_algorithm(trial: &mut Trial) {
+    if trial.algorithm == Method::Bitonic(Shape::Bitonic) {
+        // It needs equal inputs on a full cube, which a second sort after a failure does not have.
+        trial.ranks = 1 << trial.ranks.ilog2();
+        trial.quorum = trial.quorum.min(trial.ranks);
+        trial.spares = 0;
+        trial.sorts = 1;
+    }
+    if trial.algorithm == Method::SftBitonic {
+        // Every node receives the records of all nodes.
+        trial.records = trial.records.min(300);
+    }
 }
 
 /// Gives one trial in six a store with parity. The draws of the other values do not depend on it.

@@ -30,38 +30,6 @@ pub(super) fn judge_early_loss(
     if trial.can_reload() {
         return Some("data loss is reported, although inputs can be loaded again".into());
     }
-    // Jobs in which the survivors knew all counts of arrays use a store.
-    let lost_counts = |outcome: &SortOutcome| {
-        let lost = RankSet::of(trial.ranks, outcome.lost.iter().copied());
-        let unknown = unknown_counts(&lost);
-        trial.arrays > 0
-            && outcome
-                .result
-                .as_ref()
-                .is_err_and(|error| *error == unknown)
-    };
-    let uses_store =
-        |outcomes: &&Vec<Option<SortOutcome>>| !outcomes.iter().flatten().any(lost_counts);
-    let was_stored = |owner: &&Rank| {
-        if trial.tree.is_some() && job > 0 {
-            // Trees before this job may have used any number of stores.
-            return false;
-        }
-        let mut later = run.outcomes[job + 1..].iter();
-        if lost_counts(outcome) && later.any(|outcomes| uses_store(&outcomes)) {
-            // The files of the later job have the same names.
-            return false;
-        }
-        let begun = run.outcomes[..job].iter().filter(uses_store).count();
-        // The number of stores of inputs and results before this job.
-        let stores = if trial.protects > 0 {
-            begun * (1 + trial.update_count() + trial.protects)
-        } else {
-            begun
-        };
-        let name = format!("-s{stores}-v0-f00000000-n{owner}");
-        run.finished_files.iter().any(|file| file.ends_with(&name))
-    };
     let records_of = |owner: Rank| match trial.tree {
         Some(_) => trial.sorted_records(job, owner),
         None => trial.version_of_records(job, owner, 0),
@@ -87,7 +55,9 @@ pub(super) fn judge_early_loss(
     let owner = match trial.store {
         // States become a version together, and the blocks of a result that is collected are in no store.
         _ if trial.custom_loop || trial.tree == Some(TreeUse::Collect) => None,
-        StoreKind::Directory => lost.find(|owner| may_read && was_stored(owner)),
+        StoreKind::Directory => {
+            lost.find(|owner| may_read && was_stored(trial, run, (job, **owner), outcome))
+        }
         StoreKind::Memory(1..) | StoreKind::Versions(1..) => lost.find(is_held),
         _ => None,
     };
@@ -96,6 +66,45 @@ pub(super) fn judge_early_loss(
             "the input of rank {owner} is reported as lost, but it had reached a survivor or a file"
         )
     })
+}
+
+/// Whether the file of an input was finished in this job, or in one before it.
+fn was_stored(
+    trial: &Trial,
+    run: &TrialRun,
+    (job, owner): (usize, Rank),
+    outcome: &SortOutcome,
+) -> bool {
+    // Jobs in which the survivors knew all counts of arrays use a store.
+    let lost_counts = |outcome: &SortOutcome| {
+        let lost = RankSet::of(trial.ranks, outcome.lost.iter().copied());
+        let unknown = unknown_counts(&lost);
+        trial.arrays > 0
+            && outcome
+                .result
+                .as_ref()
+                .is_err_and(|error| *error == unknown)
+    };
+    let uses_store =
+        |outcomes: &&Vec<Option<SortOutcome>>| !outcomes.iter().flatten().any(lost_counts);
+    if trial.tree.is_some() && job > 0 {
+        // Trees before this job may have used any number of stores.
+        return false;
+    }
+    let mut later = run.outcomes[job + 1..].iter();
+    if lost_counts(outcome) && later.any(|outcomes| uses_store(&outcomes)) {
+        // The files of the later job have the same names.
+        return false;
+    }
+    let begun = run.outcomes[..job].iter().filter(uses_store).count();
+    // The number of stores of inputs and results before this job.
+    let stores = if trial.protects > 0 {
+        begun * (1 + trial.update_count() + trial.protects)
+    } else {
+        begun
+    };
+    let name = format!("-s{stores}-v0-f00000000-n{owner}");
+    run.finished_files.iter().any(|file| file.ends_with(&name))
 }
 
 /// Whether copies that arrive at this rank are changed. The rank finds that by their digests, and does not have them.

@@ -4,15 +4,18 @@
 //! descending order.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::run::{SortRun, input_source, kernel_of, read_records, record_bytes, run_sort};
 use super::{RankResult, ResultBlock, TestRecord, Trial};
 use crate::job::{JobContext, JobRun};
+use ftsort_core::block::Block;
 use ftsort_core::engine::{Checks, Gathered, LoadOnly, RetainedResult};
 use ftsort_core::group::many::{counts_of_ranks, share_counts, unknown_counts};
 use ftsort_core::members::Rank;
 use ftsort_core::sort::{ArrayPlaces, ArrayTable, SortMany};
+use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::Result;
@@ -89,6 +92,11 @@ pub fn sort_many(
     };
     let (blocks, decision) = run_sort(trial, &mut context, run)?;
     let places = ArrayPlaces::read(&decision, &table, nodes)?;
+    Ok(result_of(trial, &blocks, &places))
+}
+
+/// Returns the result of the first array, with those of the others.
+fn result_of(trial: &Trial, blocks: &BTreeMap<Node, Block>, places: &ArrayPlaces) -> RankResult {
     let results = (0..trial.arrays).map(|array| {
         let blocks = blocks.iter().map(|(node, block)| {
             let (offset, records) = places.share(array, *node, block);
@@ -106,10 +114,10 @@ pub fn sort_many(
     });
     let mut results: Vec<RankResult> = results.collect();
     let first = results.remove(0);
-    Ok(RankResult {
+    RankResult {
         others: results,
         ..first
-    })
+    }
 }
 
 impl RankResult {

@@ -190,10 +190,7 @@ fn run_one(
     // A text that is no schedule is an error of every rank's job.
     let plan = Plan::parse(&trial.corruptions.join(" "));
     let plan = plan.map(|plan| plan.resolve(trial.ranks, 1));
-    let (schedule, invalid) = match plan {
-        Ok(schedule) => (schedule, None),
-        Err(error) => (Schedule::default(), Some(error)),
-    };
+    let no_corruptions = Schedule::default();
     let me = rank.members.me();
     let members = &rank.members;
     let idle = Rank::all(trial.ranks).filter(|rank| members.is_idle_spare(*rank));
@@ -211,7 +208,7 @@ fn run_one(
     let mut policy = ScriptedPolicy::of(trial, me);
     let options = JobOptions {
         number,
-        schedule: Some(&schedule),
+        schedule: Some(plan.as_ref().unwrap_or(&no_corruptions)),
         policy: policy
             .as_mut()
             .map(|policy| policy as &mut dyn PlacementPolicy),
@@ -219,18 +216,11 @@ fn run_one(
         digest_key: digest_key.as_ref(),
     };
     rank.run_job(options, |mut context| {
-        if let Some(error) = invalid {
-            return Err(error);
+        if let Err(error) = &plan {
+            return Err(error.clone());
         }
         if trial.custom_loop {
-            // The memory of the program's own loop is not ftsort's.
-            let input = without_limit(|| input_of(me))?;
-            let mut custom_loop = CustomLoop {
-                trial,
-                context: &mut context,
-                checkpoints,
-            };
-            return without_limit(|| custom_loop.run(input));
+            return run_custom_loop(trial, &mut context, checkpoints, || input_of(me));
         }
         let input = input_of(me);
         let prepared = input.and_then(|input| prepare(trial, input));
@@ -266,6 +256,23 @@ fn run_one(
             (&*kernel, checks.as_ref()),
             (input, gathered),
         )
+    })
+}
+
+fn run_custom_loop(
+    trial: &Trial,
+    context: &mut JobContext<'_, '_>,
+    checkpoints: &mut Checkpoints,
+    input: impl FnOnce() -> Result<Buffer>,
+) -> Result<RankResult> {
+    // The memory of the program's own loop is not ftsort's.
+    without_limit(|| {
+        let mut custom_loop = CustomLoop {
+            trial,
+            context,
+            checkpoints,
+        };
+        custom_loop.run(input()?)
     })
 }
 
