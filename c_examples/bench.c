@@ -243,9 +243,9 @@ static double seconds_of_allreduce(void)
   return (MPI_Wtime() - start) / TIMES;
 }
 
-/* Makes a group of all ranks with this store. */
 static int is_released(const char *store) { return strcmp(store, "released") == 0 || strcmp(store, "bare") == 0; }
 
+/* Makes a group of all ranks with this store. */
 static ftsort *group_with(ftsort_store store, ftsort_config *config)
 {
   ftsort *group = NULL;
@@ -409,7 +409,9 @@ int main(int argc, char **argv)
              100 * typical[phase] / typical[TOTAL]);
     printf("  memory    %8.2f times a rank's input\n", (double)peak / (double)(count * record.record_bytes));
   }
+  ftsort_free(neighbour); /* releases the files of its last result */
   if (faults) {
+    ftsort_free(group);
     config.faults = faults;
     return sort_with_failures(config, &record, &input, data, rank, ranks);
   }

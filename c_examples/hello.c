@@ -47,7 +47,7 @@ int main(int argc, char **argv)
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   numbers = make_numbers(rank);
-  if (ftsort_run(group, &record, numbers, numbers ? COUNT : 0, &result) != FTSORT_OK) {
+  if (ftsort_run(group, &record, numbers, COUNT, &result) != FTSORT_OK) {
     fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
     /* All ranks return the error. Only the executor of node 0, the lowest survivor, tells mpirun of it. */
     ftsort_leave(group, ftsort_executor(group, 0) == rank ? 1 : 0);
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     for (i = 1; i < block.count; i++) in_order &= sorted[i - 1] <= sorted[i];
   }
   printf("rank %d of %d: %zu of %llu numbers, blocks: %zu, %s\n", rank, (int)ftsort_ranks(group),
-         numbers ? (size_t)COUNT : 0, (unsigned long long)ftsort_result_total(result),
+         (size_t)COUNT, (unsigned long long)ftsort_result_total(result),
          ftsort_result_count(result), in_order ? "in order" : "NOT in order");
   ftsort_result_free(result);
   free(numbers);

@@ -1,4 +1,4 @@
-/* The end of an example after an error. */
+/* The end of an example after an error, and the rank that prints. */
 #ifndef LEAVE_H
 #define LEAVE_H
 #include <signal.h>
@@ -6,12 +6,23 @@
 
 #include "ftsort.h"
 
-/* Leaves after an error that all survivors know, for example a status of a collective call. Only the lowest survivor,
- * which executes node 0, returns `code`: mpirun sometimes does not end if several ranks return another status than 0
+/* Whether this rank is the lowest survivor, which executes node 0. */
+static inline int is_lowest(ftsort *group) { return ftsort_executor(group, 0) == ftsort_rank(group); }
+
+/* Leaves after an error that all survivors know, for example a status of a collective call. Only the lowest survivor
+ * returns `code`: mpirun sometimes does not end if several ranks return another status than 0
  * (docs/open-mpi.md, section 12). All survivors call this function, as they call ftsort_leave. */
 static inline void leave_with(ftsort *group, int code)
 {
-  ftsort_leave(group, ftsort_executor(group, 0) == ftsort_rank(group) ? code : 0);
+  ftsort_leave(group, is_lowest(group) ? code : 0);
+}
+
+/* Checks a collective call, which returns the same status on all ranks. */
+static inline void check(ftsort *group, ftsort_status status)
+{
+  if (status == FTSORT_OK) return;
+  fprintf(stderr, "%s\n", ftsort_last_error(group));
+  leave_with(group, 1);
 }
 
 /* Ends this process after an error that the other ranks do not know, for example a lack of memory. The other ranks

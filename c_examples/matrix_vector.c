@@ -14,7 +14,7 @@
  * contribution names its rows: the merge adds the rows that both sides have, and keeps the others.
  *
  * With `shares` the grid has one column and a row for each row of the matrix. The rows are divided among the ranks that
- * the faulty links connect to the sink (UDD, Sections 3.2 and 3.3), and again after a failure that loses some of them.
+ * the faulty links do not separate from the sink (UDD, Sections 3.2 and 3.3), and again after a failure that loses some of them.
  * A rank that is cut off has none, where the blocks of the grid would be refused. */
 #include <stdio.h>
 #include <stdlib.h>

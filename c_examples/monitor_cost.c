@@ -18,14 +18,6 @@
 #include "ftsort_monitor.h"
 #include "leave.h"
 
-/* Checks a collective call, which returns the same status on all ranks. */
-static void check(ftsort *group, ftsort_status status)
-{
-  if (status == FTSORT_OK) return;
-  fprintf(stderr, "%s\n", ftsort_last_error(group));
-  leave_with(group, 1);
-}
-
 static double processor_seconds(void)
 {
   struct rusage used;

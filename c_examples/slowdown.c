@@ -110,14 +110,6 @@ static int slow_down(int percent, const char *cgroup)
   return ends[1];
 }
 
-/* Checks a collective call, which returns the same status on all ranks. */
-static void check(ftsort *group, ftsort_status status)
-{
-  if (status == FTSORT_OK) return;
-  fprintf(stderr, "%s\n", ftsort_last_error(group));
-  leave_with(group, 1);
-}
-
 /* The sort before which a victim is killed: one of the first three quarters. */
 static int end_of(int victim, int victims, int sorts)
 {

@@ -107,6 +107,7 @@ int main(int argc, char **argv)
   working = ranks - spares;
   count = ((size_t)1 << k) / (size_t)working;
   keys = (uint32_t *)malloc(count * sizeof *keys + 1);
+  if (keys == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
   for (i = 0, state = (uint32_t)rank + 1; i < count; i++) keys[i] = state = state * 1664525u + 1013904223u;
 
   kills_itself = rank < kills;

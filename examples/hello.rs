@@ -1,4 +1,4 @@
-//! The smallest complete Rust program: each rank brings a million random numbers, all ranks sort them together, and
+//! The smallest complete Rust program: each rank has a million random numbers, all ranks sort them together, and
 //! the program finishes although ranks are killed meanwhile.
 //!
 //! ```text
@@ -47,7 +47,9 @@ fn main() -> Result<()> {
         Ok(sorted) => sorted,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "rank {rank}: {error}");
-            group.leave(1)
+            // One rank is enough to tell mpirun of an error.
+            let is_lowest = group.members().lowest_survivor() == rank;
+            group.leave(i32::from(is_lowest))
         }
     };
 

@@ -146,7 +146,7 @@ typedef enum ftsort_key {
 } ftsort_key;
 
 /** Compares two records, as for qsort: returns a number below, equal to or above 0. Must be pure and a total order
- * of keys, the same on all ranks and threads, or calls return FTSORT_ERR_CALLBACK or a wrong order. Called by
+ * of keys, the same on all ranks and threads, or calls return FTSORT_ERR_CALLBACK, or lose records. Called by
  * several threads at once. Must not throw, longjmp, or call ftsort or MPI. Records are aligned as in a block. */
 typedef int (*ftsort_compare_fn)(void *user, const void *a, const void *b);
 
@@ -399,7 +399,7 @@ typedef struct ftsort_config {
 /* ---- Groups ---------------------------------------------------------------------------------------------- */
 
 /**
- * Sets what MPI needs to survive failures; call it before MPI_Init, while the process has one thread. [L]
+ * Sets variables with which MPI tolerates failures; call it before MPI_Init, while the process has one thread. [L]
  *
  * Sets the environment variables of Open MPI that are not set yet, and ignores SIGPIPE if its action is the default
  * (a TCP connection to a failed process raises it). `ftsort-mpirun` does the same from outside, so that this call

@@ -28,8 +28,10 @@ typedef int (*ftsort_read_fn)(void *user, uint64_t position, void *buffer, size_
 
 /** Receives `bytes` sorted bytes, which belong to `position` of the output. Called on the thread that calls
  * ftsort_external_sort. After a failure a part may be passed again, also by another rank; it replaces the bytes
- * before. Returns 0, or another number to make the sort fail with FTSORT_ERR_STORE on all ranks. Must not call
- * ftsort or collective functions of MPI, throw, or longjmp. */
+ * before. Parts of earlier batches are not passed again: when it returns, the bytes must be where a failure of
+ * this rank does not lose them, for example in a file that all ranks see. Returns 0, or another number to make the
+ * sort fail with FTSORT_ERR_STORE on all ranks. Must not call ftsort or collective functions of MPI, throw, or
+ * longjmp. */
 typedef int (*ftsort_write_fn)(void *user, uint64_t position, const void *data, size_t bytes);
 
 /** The files of an external sort. Start from FTSORT_EXTERNAL_INIT, which makes every member zero. Borrowed for the

@@ -24,10 +24,11 @@ typedef enum ftsort_monitor_mode {
    * MPI_THREAD_MULTIPLE. */
   FTSORT_MONITOR_THREAD = 1,
   /** At the commits of a sort, at most once per interval, each rank reports how fast it has been: the time of
-   * `test`, or without one the share of the time in which it had a processor. Needs neither a thread nor messages
-   * of its own. Detects nothing between sorts or within a round, and trusts the reports. Figures are compared with
-   * the median of all ranks. A rank returns after `zeta` good tests in a row without the 2018 paper's consensus:
-   * the agreement of the commit takes its place (docs/dgrp.md). */
+   * `test`, or without one the share of the time since its last report in which it had a processor. A rank that
+   * sleeps or waits for files between sorts, while others wait in calls of ftsort, seems slow without a `test`.
+   * Needs neither a thread nor messages of its own. Detects nothing between sorts or within a round, and trusts
+   * the reports. Figures are compared with the median of all ranks. A rank returns after `zeta` good tests in a
+   * row without the 2018 paper's consensus: the agreement of the commit takes its place (docs/dgrp.md). */
   FTSORT_MONITOR_FOREGROUND = 2,
 } ftsort_monitor_mode;
 
@@ -53,12 +54,14 @@ typedef enum ftsort_monitor_sharing {
 } ftsort_monitor_sharing;
 
 /** The test procedure: a piece of work like that of the application. Returns a number that is the same on all
- * ranks; a number that differs from the result of the tester fails the test. Called by the thread of the monitor
- * and by the thread that calls ftsort. Must not call MPI or ftsort, throw, or longjmp. */
+ * ranks; a number that differs from the result of the tester fails the test, but not with
+ * FTSORT_MONITOR_FOREGROUND, which only measures its time. Called by the thread of the monitor and by the thread
+ * that calls ftsort. Must not call MPI or ftsort, throw, or longjmp. */
 typedef uint64_t (*ftsort_test_fn)(void *user);
 
 /** Options of a monitor. Start from FTSORT_MONITOR_OPTIONS_INIT; zero selects the default of every member. The same
- * on all ranks, except `test` and `user`. Borrowed for the call. Later versions append members. */
+ * on all ranks, except `user` and the address of `test`, which all ranks set or none. Borrowed for the call. Later
+ * versions append members. */
 typedef struct ftsort_monitor_options {
   size_t struct_size;   /**< `sizeof(ftsort_monitor_options)`. */
   int32_t mode;         /**< One of `ftsort_monitor_mode`. */
@@ -134,7 +137,8 @@ typedef struct ftsort_monitor_view {
   size_t struct_size;  /**< `sizeof(ftsort_monitor_view)`, set by the caller. */
   int32_t recommended; /**< 1: the rank is in the Dynamic Group of Recommended Processes; 0: it is not. */
   uint32_t counter;    /**< The number of changes so far: even for a recommended rank, odd for another. */
-  /** The number of consecutive tests by this rank that the rank passed since it left the group. */
+  /** The number of consecutive tests by this rank that the rank has passed. Starts again at 0 when the rank leaves
+   * the group. */
   uint32_t good_in_row;
   /** Seconds until its last reply to this rank; negative without a reply. In the foreground this and the following
    * times are multiples of the median. */

@@ -100,12 +100,14 @@ int ftsort_buffer_pass(ftsort_buffer *outbox, size_t offset, size_t bytes);
 /**
  * In an `absorb` callback: makes the received message the next state, to be changed in place. [L]
  *
- * Saves a copy, and the memory of a message, if the message is not used elsewhere.
+ * Saves a copy, and the memory of a message, if the message is not used elsewhere. Another call returns the message
+ * again, with the bytes that were appended.
  *
- * \param next   the buffer that the callback was given; its contents are discarded
+ * \param next   the buffer that the callback was given; its other contents are discarded
  * \param bytes  receives the size of the message; may be NULL
  * \return the address of the message, aligned to 64 bytes, valid as for ftsort_buffer_resize; the bytes at `inbox`
- *         may change with it. NULL for NULL, if memory is exhausted, and in other callbacks
+ *         may change with it. NULL for NULL, if memory is exhausted, in other callbacks, and if
+ *         ftsort_buffer_resize has replaced the message
  */
 void *ftsort_buffer_reuse(ftsort_buffer *next, size_t *bytes);
 
@@ -133,7 +135,8 @@ typedef struct ftsort_rounds {
   size_t round_count;        /**< The number of rounds of `plan`; 0 if it is NULL. */
   int32_t ascending;         /**< Not 0: without `plan`, the rounds go from the lowest dimension up. */
   /** Not 0: `begin` creates every initial state, and the states of the ranks are not read. For inputs that any rank
-   * can create or read again: no data are ever lost, because a run with too few copies starts again. */
+   * can create or read again: no data are ever lost, because a run with too few copies starts again (not with
+   * FTSORT_STORE_DIRECTORY, whose files can be lost). */
   int32_t begin_all;
   /** The largest size of a proposal and of a shared value in bytes; 0: 4096. All ranks receive the values of all
    * subcubes, and keep them until the end. */

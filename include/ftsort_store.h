@@ -3,8 +3,9 @@
  *
  *   for (d = dimensions; d > 0; d -= committed) {     // leave it after an error of a collective call
  *     ftsort_fault_check(group, NULL);                // moves the states of failed ranks to the executors
+ *     done = 1;
  *     ...                                             // for each node that this rank executes: one round
- *     done = ftsort_store_put(group, node, state, bytes) == FTSORT_OK;
+ *     done &= ftsort_store_put(group, node, state, bytes) == FTSORT_OK;
  *     ftsort_store_commit(group, done, &committed);   // 0: repeat the round
  *   }
  *

@@ -116,8 +116,8 @@ typedef struct ftsort_tree_options {
  * \param total    the number of items
  * \param first    receives the first item of this rank
  * \param count    receives the number of its items; 0 if it has none
- * \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or invalid `options` (then `first` and `count` receive 0);
- *         FTSORT_ERR_STATE while the group is busy
+ * \return FTSORT_OK; FTSORT_ERR_ARGUMENT for a NULL `group`, `first` or `count`, or invalid `options` (then `first`
+ *         and `count` receive 0); FTSORT_ERR_STATE while the group is busy
  */
 ftsort_status ftsort_tree_share(const ftsort *group, const ftsort_tree_options *options, uint64_t total,
                                 uint64_t *first, uint64_t *count);
@@ -204,10 +204,10 @@ typedef int (*ftsort_consume_fn)(void *user, const void *records, size_t count);
  * \param consume  see `ftsort_consume_fn`; not NULL on any rank, because any rank may receive the records
  * \param user     passed to `consume` and never read
  * \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if `options` differs between ranks, if `options->links`
- *         separates a rank, if the sink is a spare without a node, or if the results are not of one sort;
- *         FTSORT_ERR_STATE also if links that `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST if
- *         the result cannot be recovered; FTSORT_ERR_CORRUPT; FTSORT_ERR_CALLBACK; or another status of "Collective
- *         calls"
+ *         separates a rank with records, if the sink is a spare without a node, or if the results are not of one
+ *         sort; FTSORT_ERR_STATE also if links that `options->detect_ms` found separate a rank;
+ *         FTSORT_ERR_DATA_LOST if the result cannot be recovered; FTSORT_ERR_CORRUPT; FTSORT_ERR_CALLBACK; or
+ *         another status of "Collective calls"
  */
 ftsort_status ftsort_gather_sorted(ftsort *group, const ftsort_tree_options *options, ftsort_result *result,
                                    ftsort_consume_fn consume, void *user);

@@ -20,7 +20,7 @@ KINDS = {"int": "integer(c_int)", "int32_t": "integer(c_int32_t)", "uint32_t": "
          "size_t": "integer(c_size_t)", "uint64_t": "integer(c_int64_t)", "int64_t": "integer(c_int64_t)",
          "double": "real(c_double)", "ftsort_status": "integer(c_int32_t)"}
 #: Types of MPI with integers as handles in Fortran.
-HANDLES = {"MPI_Comm": "Comm", "MPI_Datatype": "Type"}
+HANDLES = {"MPI_Comm": "comm", "MPI_Datatype": "type"}
 #: Kinds of the generic procedures: their name, their declaration, and the kind of key.
 NUMBERS = [("int8", "integer(c_int8_t)", "FTSORT_KEY_I8"), ("int16", "integer(c_int16_t)", "FTSORT_KEY_I16"),
            ("int32", "integer(c_int32_t)", "FTSORT_KEY_I32"), ("int64", "integer(c_int64_t)", "FTSORT_KEY_I64"),
@@ -161,6 +161,19 @@ C_HEAD = """\
 
 #include "ftsort_all.h"
 
+/* Whether MPI has handles. Otherwise the functions of ftsort return FTSORT_ERR_STATE. */
+static int mpi_runs(void)
+{
+  int is_initialised = 0, is_finalised = 0;
+  MPI_Initialized(&is_initialised);
+  MPI_Finalized(&is_finalised);
+  return is_initialised && !is_finalised;
+}
+
+static MPI_Comm comm_of(int handle) { return mpi_runs() ? MPI_Comm_f2c(handle) : MPI_COMM_NULL; }
+
+static MPI_Datatype type_of(int handle) { return mpi_runs() ? MPI_Type_f2c(handle) : MPI_DATATYPE_NULL; }
+
 /* Initialises MPI if the program has not, and returns the Fortran handle of MPI_COMM_WORLD. */
 int ftsort_fortran_start(void);
 int ftsort_fortran_start(void)
@@ -181,6 +194,7 @@ int ftsort_fortran_type(int key)
   const MPI_Datatype types[] = {MPI_INT8_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T, MPI_FLOAT, MPI_DOUBLE};
   const int keys[] = {FTSORT_KEY_I8, FTSORT_KEY_I16, FTSORT_KEY_I32, FTSORT_KEY_I64, FTSORT_KEY_F32, FTSORT_KEY_F64};
   int i;
+  if (!mpi_runs()) return 0;
   for (i = 0; i < 6; i++)
     if (keys[i] == key) return (int)MPI_Type_c2f(types[i]);
   return (int)MPI_Type_c2f(MPI_DATATYPE_NULL);
@@ -328,13 +342,13 @@ class Translator:
                     after = handle[3]
                 else:
                     shim.append(f"int {handle[3]}")
-                    calls.append(f"MPI_{HANDLES[handle[1]]}_f2c({handle[3]})")
+                    calls.append(f"{HANDLES[handle[1]]}_of({handle[3]})")
             declaration = f"{value} {item.name.replace('ftsort_', 'ftsort_fortran_', 1)}({', '.join(shim)})"
             call = f"{item.name}({', '.join(calls)})"
             body = f"  return {call};\n"
             if after:
                 body = (f"  MPI_Comm {after}_of_c = MPI_COMM_NULL;\n  {value} status = {call};\n"
-                        f"  *{after} = (int)MPI_Comm_c2f({after}_of_c);\n  return status;\n")
+                        f"  if (mpi_runs()) *{after} = (int)MPI_Comm_c2f({after}_of_c);\n  return status;\n")
             text += f"\n{declaration};\n{declaration}\n{{\n{body}}}\n"
         return text
 

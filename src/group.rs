@@ -204,40 +204,28 @@ impl Group {
         // SAFETY: this function's contract.
         let mut mpi = unsafe { Mpi::new(comm, ulfm, keep)? };
         let is_kept = mpi.is_reused();
-        let timeout = match config.group.repair {
-            // The ranks agree on the refusal of a timeout that is no time.
-            Repair::Agree if config.group.timeout.check().is_err() => Timeout::Default,
-            Repair::Agree => config.group.timeout,
-            Repair::Shrink => Timeout::Never,
-        };
-        let answers = if timeout == Timeout::Never || mpi.ranks() == 1 {
+        let protocol = protocol_before_agreement(&config.group);
+        let answers = if protocol.timeout == Timeout::Never || mpi.ranks() == 1 {
             Ok(())
         } else {
             mpi.answer_probes()
-        };
-        let protocol = ProtocolConfig {
-            // The ranks have not agreed on the configuration yet: in a barrier, a rank would wait without end
-            // for ranks with another configuration.
-            repair: Repair::Agree,
-            chunk: CHUNK,
-            timeout,
-            fan_out: ProtocolConfig::FAN_OUT,
         };
         let mut transport = Protocol::new(mpi, protocol);
         if is_kept {
             // The caller may have acknowledged failures, and agreements report only others.
             let _ = transport.recover(&[])?;
         }
-        let refusal = refusal.or_else(|| config.check().err());
-        let refusal = refusal.or_else(|| config.group.check(transport.ranks()).err());
-        let refusal = refusal.or_else(|| {
+        let checked = refusal.map_or_else(|| config.check(), Err);
+        let checked = checked.and_then(|()| config.group.check(transport.ranks()));
+        let checked = checked.and_then(|()| {
             let is_missing = ulfm != Ulfm::On && !config.accept_no_ulfm;
-            is_missing.then(|| no_ulfm(ulfm))
+            if is_missing {
+                Err(no_ulfm(ulfm))
+            } else {
+                Ok(())
+            }
         });
-        let observed = match refusal {
-            None => observe(&transport, config.observer),
-            Some(error) => Err(error),
-        };
+        let observed = checked.and_then(|()| observe(&transport, config.observer));
         let (observer, refusal): (Box<dyn GroupObserver>, _) = match observed {
             Ok(observer) => (observer, None),
             Err(error) => (Box::new(NoObserver), Some(error)),
@@ -284,23 +272,26 @@ impl Group {
     /// As [`Group::survivor_comm`], for a caller that may have found an invalid argument.
     pub(crate) fn survivor_comm_checked(&mut self, argument: Result<()>) -> Result<MPI_Comm> {
         self.core.all_or_none(argument)?;
-        let survivors = self.core.members().survivors().count();
-        if let Some(current) = &self.survivors
-            && current.len() == survivors
-        {
-            return Ok(current.raw());
-        }
-        if let Some(mut old) = self.survivors.take() {
-            old.leave_to_mpi();
-        }
-        let fresh = self.core.transport().mpi().shrunk();
-        let outcome = fresh.as_ref().map(|_| ()).map_err(apart_from_group);
-        match (self.core.all_or_none(outcome), fresh) {
-            (Ok(()), fresh) => Ok(self.survivors.insert(fresh?).raw()),
-            (Err(error), fresh) => {
-                // Freeing it is collective, and a rank has none.
-                let _ = fresh.map(|mut fresh| fresh.leave_to_mpi());
-                Err(error)
+        loop {
+            // A rank may have failed after the creation, and before the agreement on it.
+            let survivors = self.core.members().survivors().count();
+            if let Some(current) = &self.survivors
+                && current.len() == survivors
+            {
+                return Ok(current.raw());
+            }
+            if let Some(mut old) = self.survivors.take() {
+                old.leave_to_mpi();
+            }
+            let fresh = self.core.transport().mpi().shrunk();
+            let outcome = fresh.as_ref().map(|_| ()).map_err(apart_from_group);
+            match (self.core.all_or_none(outcome), fresh) {
+                (Ok(()), fresh) => self.survivors = Some(fresh?),
+                (Err(error), fresh) => {
+                    // Freeing it is collective, and a rank has none.
+                    let _ = fresh.map(|mut fresh| fresh.leave_to_mpi());
+                    return Err(error);
+                }
             }
         }
     }
@@ -388,6 +379,22 @@ fn apart_from_group(error: &Error) -> Error {
             format!("MPI cannot make another communicator: {}", error.text),
         ),
         _ => error.clone(),
+    }
+}
+
+/// The settings of the protocol as long as the ranks have not agreed on the configuration.
+fn protocol_before_agreement(config: &GroupConfig) -> ProtocolConfig {
+    ProtocolConfig {
+        // In a barrier, a rank would wait without end for ranks with another configuration.
+        repair: Repair::Agree,
+        chunk: CHUNK,
+        timeout: match config.repair {
+            // The ranks agree on the refusal of a timeout that is no time.
+            Repair::Agree if config.timeout.check().is_err() => Timeout::Default,
+            Repair::Agree => config.timeout,
+            Repair::Shrink => Timeout::Never,
+        },
+        fan_out: ProtocolConfig::FAN_OUT,
     }
 }
 

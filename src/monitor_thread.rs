@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::liveness::without_signals;
 use crate::ulfm::DatagramChannel;
 use ftsort_core::group::{Clocks, MonitorState};
 use ftsort_kernels::error::{Error, Result, Status};
@@ -25,7 +26,7 @@ impl MonitorThread {
         let nap = Duration::from_secs_f64((interval / 100.0).clamp(2e-4, 2e-3));
         let run = move || served.run(&mut datagrams, || std::thread::sleep(nap));
         let builder = std::thread::Builder::new().name("ftsort monitor".into());
-        let thread = builder.spawn(run).map_err(|error| {
+        let thread = without_signals(|| builder.spawn(run)).map_err(|error| {
             let text = format!(
                 "the system refuses a thread for the monitor: {error}; raise its limits, or use the foreground"
             );

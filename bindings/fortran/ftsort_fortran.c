@@ -4,6 +4,19 @@
 
 #include "ftsort_all.h"
 
+/* Whether MPI has handles. Otherwise the functions of ftsort return FTSORT_ERR_STATE. */
+static int mpi_runs(void)
+{
+  int is_initialised = 0, is_finalised = 0;
+  MPI_Initialized(&is_initialised);
+  MPI_Finalized(&is_finalised);
+  return is_initialised && !is_finalised;
+}
+
+static MPI_Comm comm_of(int handle) { return mpi_runs() ? MPI_Comm_f2c(handle) : MPI_COMM_NULL; }
+
+static MPI_Datatype type_of(int handle) { return mpi_runs() ? MPI_Type_f2c(handle) : MPI_DATATYPE_NULL; }
+
 /* Initialises MPI if the program has not, and returns the Fortran handle of MPI_COMM_WORLD. */
 int ftsort_fortran_start(void);
 int ftsort_fortran_start(void)
@@ -24,6 +37,7 @@ int ftsort_fortran_type(int key)
   const MPI_Datatype types[] = {MPI_INT8_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T, MPI_FLOAT, MPI_DOUBLE};
   const int keys[] = {FTSORT_KEY_I8, FTSORT_KEY_I16, FTSORT_KEY_I32, FTSORT_KEY_I64, FTSORT_KEY_F32, FTSORT_KEY_F64};
   int i;
+  if (!mpi_runs()) return 0;
   for (i = 0; i < 6; i++)
     if (keys[i] == key) return (int)MPI_Type_c2f(types[i]);
   return (int)MPI_Type_c2f(MPI_DATATYPE_NULL);
@@ -35,25 +49,25 @@ size_t ftsort_fortran_strlen(const char *text) { return strlen(text); }
 ftsort_status ftsort_fortran_sort(int comm, const void *data, size_t count, int type, ftsort_result **result);
 ftsort_status ftsort_fortran_sort(int comm, const void *data, size_t count, int type, ftsort_result **result)
 {
-  return ftsort_sort(MPI_Comm_f2c(comm), data, count, MPI_Type_f2c(type), result);
+  return ftsort_sort(comm_of(comm), data, count, type_of(type), result);
 }
 
 ftsort_status ftsort_fortran_group_of(int comm, ftsort **group);
 ftsort_status ftsort_fortran_group_of(int comm, ftsort **group)
 {
-  return ftsort_group_of(MPI_Comm_f2c(comm), group);
+  return ftsort_group_of(comm_of(comm), group);
 }
 
 ftsort_status ftsort_fortran_record_of_type(int type, ftsort_record *record);
 ftsort_status ftsort_fortran_record_of_type(int type, ftsort_record *record)
 {
-  return ftsort_record_of_type(MPI_Type_f2c(type), record);
+  return ftsort_record_of_type(type_of(type), record);
 }
 
 ftsort_status ftsort_fortran_init(int comm, const ftsort_config *config, ftsort **group);
 ftsort_status ftsort_fortran_init(int comm, const ftsort_config *config, ftsort **group)
 {
-  return ftsort_init(MPI_Comm_f2c(comm), config, group);
+  return ftsort_init(comm_of(comm), config, group);
 }
 
 ftsort_status ftsort_fortran_comm(ftsort *group, int *survivors);
@@ -61,6 +75,6 @@ ftsort_status ftsort_fortran_comm(ftsort *group, int *survivors)
 {
   MPI_Comm survivors_of_c = MPI_COMM_NULL;
   ftsort_status status = ftsort_comm(group, &survivors_of_c);
-  *survivors = (int)MPI_Comm_c2f(survivors_of_c);
+  if (mpi_runs()) *survivors = (int)MPI_Comm_c2f(survivors_of_c);
   return status;
 }

@@ -13,12 +13,12 @@ program hello
   call random_number(numbers)
 
   status = ftsort_sort(comm, numbers, result) ! ranks may fail in here
-  if (status /= FTSORT_OK) error stop 1
+  if (status /= FTSORT_OK) print *, ftsort_error_text(c_null_ptr)
 
   do i = 1, int(ftsort_result_count(result))
     call ftsort_values(result, i, sorted)
     print *, "rank", ftsort_rank(group), ":", size(sorted), "numbers, ", &
       merge("in order    ", "NOT in order", all(sorted(2:) >= sorted(:size(sorted) - 1)))
   end do
-  status = ftsort_leave(group, 0)
+  status = ftsort_leave(group, merge(1, 0, status /= FTSORT_OK .and. ftsort_executor(group, 0) == ftsort_rank(group)))
 end program

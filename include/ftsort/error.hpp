@@ -143,6 +143,13 @@ namespace detail {
 #endif
 }
 
+/** The error of a datatype of MPI with another size than the type of the elements. */
+inline error other_size(std::size_t given, std::size_t wanted)
+{
+  return error(FTSORT_ERR_ARGUMENT, {}, "type has " + std::to_string(given) + " bytes, and T has " +
+                                            std::to_string(wanted) + ": pass the datatype of T");
+}
+
 }  // namespace detail
 
 /** A value or an error, as `std::expected` of C++23. */

@@ -107,6 +107,12 @@ class basic_group {
   static returned<sorted<T>> sort_on(MPI_Comm comm, const Range &numbers, MPI_Datatype type = detail::mpi_type<T>())
   {
     ftsort_result *native = nullptr;
+    ftsort_record record = {};
+    if (ftsort_record_of_type(type, &record) == FTSORT_OK && record.record_bytes != sizeof(T)) {
+      /* The other ranks are in the call already: an invalid argument lets them return. */
+      ftsort_sort(comm, nullptr, 1, type, &native);
+      return Policy::template refuse<sorted<T>>(detail::other_size(record.record_bytes, sizeof(T)));
+    }
     const ftsort_status status = ftsort_sort(comm, std::data(numbers), std::size(numbers), type, &native);
     handle *owner = nullptr; /* The group of `comm` knows the ranks that lost data. */
     if (status == FTSORT_ERR_DATA_LOST) ftsort_group_of(comm, &owner);
@@ -120,9 +126,7 @@ class basic_group {
     ftsort_record record = {};
     const ftsort_status status = ftsort_record_of_type(type, &record);
     if (status == FTSORT_OK && record.record_bytes != sizeof(T))
-      return Policy::template refuse<order<T>>(
-          error(FTSORT_ERR_ARGUMENT, {}, "type has " + std::to_string(record.record_bytes) + " bytes, and T has " +
-                                             std::to_string(sizeof(T)) + ": pass the datatype of T"));
+      return Policy::template refuse<order<T>>(detail::other_size(record.record_bytes, sizeof(T)));
     return detail::finish<Policy>(nullptr, status, [&] { return order<T>::of_record(record); });
   }
 

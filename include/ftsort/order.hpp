@@ -211,11 +211,13 @@ class order {
     return made;
   }
 
-  /** The order of a record of C, of ftsort_record_of_type for example. */
+  /** The order of a record of C, of ftsort_record_of_type for example. Calls refuse it if its size is not that of `T`. */
   static order of_record(const ftsort_record &record)
   {
     order made{nothing{}};
     made.record_ = record;
+    /* The library refuses it, and reads nothing behind the end of a range. */
+    if (record.record_bytes != sizeof(T)) made.record_.record_bytes = 0;
     if (record.part_count > 0) made.parts_.assign(record.parts, record.parts + record.part_count);
     return made;
   }

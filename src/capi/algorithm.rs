@@ -142,7 +142,8 @@ pub struct ftsort_rounds {
     /// Not 0: without `plan`, the rounds go from the lowest dimension up.
     pub ascending: i32,
     /// Not 0: `begin` creates every initial state, and the states of the ranks are not read. For inputs that any
-    /// rank can create or read again: no data are ever lost, because a run with too few copies starts again.
+    /// rank can create or read again: no data are ever lost, because a run with too few copies starts again (not with
+    /// FTSORT_STORE_DIRECTORY, whose files can be lost).
     pub begin_all: i32,
     /// The largest size of a proposal and of a shared value in bytes; 0: 4096. All ranks receive the values of
     /// all subcubes, and keep them until the end.

@@ -14,7 +14,10 @@ pub struct ftsort_buffer {
     passed: Option<Slice>,
     /// Bytes that are not used any more, but that the caller may still read.
     aside: Vec<Slice>,
+    /// `bytes` is the received message, whose place the caller may still read.
     reused: bool,
+    /// `bytes` is the received message, perhaps at another place, with what was appended.
+    is_message: bool,
     /// The reason why the buffer did not grow.
     refusal: Option<Error>,
 }
@@ -35,6 +38,7 @@ impl ftsort_buffer {
             passed: None,
             aside: Vec::new(),
             reused: false,
+            is_message: false,
             refusal: None,
         }
     }
@@ -96,6 +100,7 @@ pub unsafe extern "C" fn ftsort_buffer_resize(
     match Buffer::zeroed(bytes) {
         Ok(fresh) => {
             buffer.refusal = None;
+            buffer.is_message = false;
             buffer.replace(fresh);
             buffer.bytes.as_mut_ptr().cast()
         }
@@ -177,12 +182,14 @@ pub unsafe extern "C" fn ftsort_buffer_pass(
 
 /// In an `absorb` callback: makes the received message the next state, to be changed in place. [L]
 ///
-/// Saves a copy, and the memory of a message, if the message is not used elsewhere.
+/// Saves a copy, and the memory of a message, if the message is not used elsewhere. Another call returns the message again,
+/// with the bytes that were appended.
 ///
-/// \param next   the buffer that the callback was given; its contents are discarded
+/// \param next   the buffer that the callback was given; its other contents are discarded
 /// \param bytes  receives the size of the message; may be NULL
 /// \return the address of the message, aligned to 64 bytes, valid as for ftsort_buffer_resize; the bytes at
-///         `inbox` may change with it. NULL for NULL, if memory is exhausted, and in other callbacks
+///         `inbox` may change with it. NULL for NULL, if memory is exhausted, in other callbacks, and if
+///         ftsort_buffer_resize has replaced the message
 ///
 /// # Safety
 /// `next` is NULL or what a callback of ftsort was given and has not yet returned from; `bytes` is NULL or
@@ -197,7 +204,7 @@ pub unsafe extern "C" fn ftsort_buffer_reuse(
     let Some(next) = next else {
         return std::ptr::null_mut();
     };
-    if !next.reused {
+    if !next.is_message {
         let inbox = match next.offered.take() {
             Some(Offer::Message(inbox)) => inbox,
             other => {
@@ -218,7 +225,7 @@ pub unsafe extern "C" fn ftsort_buffer_reuse(
             }
         }
         next.refusal = None;
-        next.reused = true;
+        (next.reused, next.is_message) = (true, true);
     }
     if let Some(bytes) = bytes {
         *bytes = next.bytes.len();
@@ -246,6 +253,13 @@ mod tests {
                 let data = further.as_ptr().cast();
                 assert_eq!(ftsort_buffer_append(&mut next, data, more), 0);
                 assert_eq!(ftsort_buffer_append(&mut next, data, more), 0);
+                // Also if it has another place now.
+                let mut length = 0;
+                let again = ftsort_buffer_reuse(&mut next, &mut length);
+                assert_eq!(
+                    (again.cast(), length),
+                    (next.bytes.as_mut_ptr(), 64 + 2 * more)
+                );
             }
             let kept = next.aside.first().map_or(&next.bytes[..64], |kept| kept);
             assert_eq!((kept.as_ptr(), kept), (address, &bytes[..]));

@@ -8,6 +8,7 @@ use super::group::ftsort;
 use super::handle::{Handle, on_group};
 use super::record::{ftsort_record, read_layout};
 use super::settings::{path_of, read_sized, size_to_write, write_sized};
+use super::slices::CArray;
 use super::status::ftsort_status;
 use crate::external_files::{Directories, FileSource};
 use ftsort_core::external::parts::{OutputParts, part_name};
@@ -32,7 +33,8 @@ pub type ftsort_read_fn = Option<
 
 /// Receives `bytes` sorted bytes, which belong to `position` of the output. Called on the thread that calls
 /// ftsort_external_sort. After a failure a part may be passed again, also by another rank; it replaces the bytes before.
-/// Returns 0, or another number to make the sort fail with FTSORT_ERR_STORE on all ranks. Must not call ftsort or collective
+/// Parts of earlier batches are not passed again: when it returns, the bytes must be where a failure of this rank does not
+/// lose them, for example in a file that all ranks see. Returns 0, or another number to make the sort fail with FTSORT_ERR_STORE on all ranks. Must not call ftsort or collective
 /// functions of MPI, throw, or longjmp.
 pub type ftsort_write_fn = Option<
     unsafe extern "C" fn(
@@ -205,15 +207,11 @@ unsafe fn paths_of(
     texts: *const *const c_char,
     count: usize,
 ) -> Result<Vec<PathBuf>> {
-    if texts.is_null() && count > 0 {
-        return refuse(format!(
-            "files.{name} is NULL, but files.{count_name} is {count}"
-        ));
-    }
+    CArray::of((name, texts), (count_name, count)).check()?;
     let paths = (0..count).map(|index| {
         // SAFETY: this function's contract.
         let path = unsafe { path_of(*texts.add(index)) };
-        path.ok_or_else(|| Error::argument(format!("files.{name}[{index}] is NULL")))
+        path.ok_or_else(|| Error::argument(format!("{name}[{index}] is NULL")))
     });
     paths.collect()
 }
@@ -244,6 +242,31 @@ fn check_members(given: &ftsort_external, has_sources: bool, has_output: bool) -
     Ok(())
 }
 
+/// Returns the directory and the name of the output, of which each part has to be a regular file or a new one.
+fn place_of(output: Option<&Path>, parts: u64) -> Result<(PathBuf, String)> {
+    let path = output.unwrap_or(Path::new("output"));
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else {
+        return refuse("files.output has no file name that is UTF-8");
+    };
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    // A link is replaced, and not the file behind it. One that leads to a device or a directory is refused all the same.
+    let is_no_file = |path: &PathBuf| path.metadata().is_ok_and(|found| !found.is_file());
+    let no_file = match parts.min(OutputParts::MOST) {
+        0 => output.map(Path::to_path_buf).filter(is_no_file),
+        parts => (0..parts)
+            .map(|part| folder.join(part_name(name, part)))
+            .find(is_no_file),
+    };
+    match no_file {
+        None => Ok((folder.to_path_buf(), name.to_owned())),
+        Some(path) => refuse(format!(
+            "files.output has the file {}, which is no regular file: name another file",
+            path.display()
+        )),
+    }
+}
+
 /// Reads the arguments of a sort.
 ///
 /// # Safety
@@ -257,12 +280,12 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
     let (sources, mut scratch, output) = unsafe {
         (
             paths_of(
-                ("sources", "source_count"),
+                ("files.sources", "files.source_count"),
                 given.sources,
                 given.source_count,
             )?,
             paths_of(
-                ("scratch", "scratch_count"),
+                ("files.scratch", "files.scratch_count"),
                 given.scratch,
                 given.scratch_count,
             )?,
@@ -270,37 +293,18 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
         )
     };
     check_members(&given, !sources.is_empty(), output.is_some())?;
-    // A link is replaced, and not the file behind it. One that leads to a device or a directory is refused all the same.
-    let is_no_file = |path: &PathBuf| path.metadata().is_ok_and(|found| !found.is_file());
-    let path = output.as_deref().unwrap_or(Path::new("output"));
-    let Some(name) = path.file_name().and_then(OsStr::to_str) else {
-        return refuse("files.output has no file name that is UTF-8");
-    };
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new("."));
-    let no_file = match given.output_parts.min(OutputParts::MOST) {
-        0 => output.clone().filter(is_no_file),
-        parts => (0..parts)
-            .map(|part| folder.join(part_name(name, part)))
-            .find(is_no_file),
-    };
-    if let Some(path) = no_file {
-        let path = path.display();
-        return refuse(format!(
-            "files.output has the file {path}, which is no regular file: name another file"
-        ));
-    }
+    let (folder, name) = place_of(output.as_deref(), given.output_parts)?;
     if scratch.is_empty() {
         if given.write.is_some() {
             return refuse(
                 "files.scratch_count is 0, but files.write is set: name a directory for runs",
             );
         }
-        scratch.push(folder.to_path_buf());
+        scratch.push(folder.clone());
     }
     let directories = Directories {
         scratch,
-        output: folder.to_path_buf(),
+        output: folder,
         options: FileOptions {
             group_access: false,
             sync: given.sync != 0,
@@ -314,7 +318,7 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
     });
     let open = || FileSource::open(&sources, given.source_offset);
     let files = match (given.read, write) {
-        (None, None) => directories.in_background(open()?, name)?,
+        (None, None) => directories.in_background(open()?, &name)?,
         (None, write) => ExternalFiles::at_once(directories.places(Box::new(open()?), write)),
         (Some(read), write) => {
             let source = Box::new(ReadCallback {
@@ -329,7 +333,7 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
     Ok(ExternalSort {
         layout,
         files,
-        output: name.into(),
+        output: name,
         output_offset: given.output_offset,
         output_parts: given.output_parts,
         memory_bytes: given.memory_bytes,

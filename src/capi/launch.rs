@@ -12,7 +12,7 @@ use crate::launch::{allow_faults, end_process, prepare};
 use crate::ulfm::require_mpi;
 use ftsort_kernels::error::Status;
 
-/// Sets what MPI needs to survive failures; call it before MPI_Init, while the process has one thread. [L]
+/// Sets variables with which MPI tolerates failures; call it before MPI_Init, while the process has one thread. [L]
 ///
 /// Sets the environment variables of Open MPI that are not set yet, and ignores SIGPIPE if its action is the
 /// default (a TCP connection to a failed process raises it). `ftsort-mpirun` does the same from outside, so that

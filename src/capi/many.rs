@@ -85,7 +85,7 @@ unsafe fn places_of<'a>(
 /// `arrays` is NULL, or valid for `count` arrays, each of which is as [`input_of`] demands.
 unsafe fn arrays_of<'a>(arrays: *const ftsort_array, count: usize) -> Result<Vec<SortInput<'a>>> {
     CArray::of(("arrays", arrays), ("array_count", count)).check()?;
-    let mut inputs: Vec<SortInput<'a>> = Vec::with_capacity(count);
+    let mut inputs: Vec<SortInput<'a>> = Vec::new();
     let mut last = None;
     for index in 0..count {
         // SAFETY: not NULL, and valid by this function's contract.

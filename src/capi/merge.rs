@@ -33,7 +33,7 @@ use ftsort_kernels::error::Result;
 /// \param total    the number of items
 /// \param first    receives the first item of this rank
 /// \param count    receives the number of its items; 0 if it has none
-/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or invalid `options` (then `first` and `count` receive 0);
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for a NULL `group`, `first` or `count`, or invalid `options` (then `first` and `count` receive 0);
 ///         FTSORT_ERR_STATE while the group is busy
 ///
 /// # Safety

@@ -22,8 +22,9 @@ pub enum ftsort_monitor_mode {
     /// MPI_THREAD_MULTIPLE.
     FTSORT_MONITOR_THREAD = 1,
     /// At the commits of a sort, at most once per interval, each rank reports how fast it has been: the time of
-    /// `test`, or without one the share of the time in which it had a processor. Needs neither a thread nor messages
-    /// of its own. Detects nothing between sorts or within a round, and trusts the reports. Figures are compared
+    /// `test`, or without one the share of the time since its last report in which it had a processor. A rank that
+    /// sleeps or waits for files between sorts, while others wait in calls of ftsort, seems slow without a `test`. Needs
+    /// neither a thread nor messages of its own. Detects nothing between sorts or within a round, and trusts the reports. Figures are compared
     /// with the median of all ranks. A rank returns after `zeta` good tests in a row without the 2018 paper's
     /// consensus: the agreement of the commit takes its place (docs/dgrp.md).
     FTSORT_MONITOR_FOREGROUND = 2,
@@ -57,12 +58,13 @@ pub enum ftsort_monitor_sharing {
 }
 
 /// The test procedure: a piece of work like that of the application. Returns a number that is the same on all ranks;
-/// a number that differs from the result of the tester fails the test. Called by the thread of the monitor and by
-/// the thread that calls ftsort. Must not call MPI or ftsort, throw, or longjmp.
+/// a number that differs from the result of the tester fails the test, but not with FTSORT_MONITOR_FOREGROUND, which
+/// only measures its time. Called by the thread of the monitor and by the thread that calls ftsort. Must not call MPI
+/// or ftsort, throw, or longjmp.
 pub type ftsort_test_fn = Option<unsafe extern "C" fn(user: *mut c_void) -> u64>;
 
 /// Options of a monitor. Start from FTSORT_MONITOR_OPTIONS_INIT; zero selects the default of every member. The same
-/// on all ranks, except `test` and `user`. Borrowed for the call. Later versions append members.
+/// on all ranks, except `user` and the address of `test`, which all ranks set or none. Borrowed for the call. Later versions append members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_monitor_options {
@@ -119,7 +121,8 @@ pub struct ftsort_monitor_view {
     pub recommended: i32,
     /// The number of changes so far: even for a recommended rank, odd for another.
     pub counter: u32,
-    /// The number of consecutive tests by this rank that the rank passed since it left the group.
+    /// The number of consecutive tests by this rank that the rank has passed. Starts again at 0 when the rank leaves the
+    /// group.
     pub good_in_row: u32,
     /// Seconds until its last reply to this rank; negative without a reply. In the foreground this and the following
     /// times are multiples of the median.
@@ -162,6 +165,22 @@ impl Procedure {
     }
 }
 
+/// Checks the numbers that have other units and names in the library.
+fn check_times(given: &ftsort_monitor_options) -> Result<()> {
+    for (name, value) in [
+        ("factor", given.factor),
+        ("plus_ms", given.plus_ms),
+        ("first_ms", given.first_ms),
+    ] {
+        if !value.is_finite() || value < 0.0 {
+            return refuse(format!(
+                "options.{name} is {value}: pass a finite number of at least 0"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Reads the options of a monitor, of which the core checks the numbers.
 ///
 /// # Safety
@@ -192,18 +211,7 @@ unsafe fn read_options(
             ));
         }
     };
-    // The library has other units and names for these.
-    for (name, value) in [
-        ("factor", given.factor),
-        ("plus_ms", given.plus_ms),
-        ("first_ms", given.first_ms),
-    ] {
-        if !value.is_finite() || value < 0.0 {
-            return refuse(format!(
-                "options.{name} is {value}: pass a finite number of at least 0"
-            ));
-        }
-    }
+    check_times(&given)?;
     let or = |value: f64, default: f64| if value == 0.0 { default } else { value };
     options.interval = or(f64::from(given.interval_ms) / 1e3, options.interval);
     options.zeta = if given.zeta == 0 {

@@ -47,7 +47,7 @@ pub enum ftsort_key {
 }
 
 /// Compares two records, as for qsort: returns a number below, equal to or above 0. Must be pure and a total order of
-/// keys, the same on all ranks and threads, or calls return FTSORT_ERR_CALLBACK or a wrong order. Called by several
+/// keys, the same on all ranks and threads, or calls return FTSORT_ERR_CALLBACK, or lose records. Called by several
 /// threads at once. Must not throw, longjmp, or call ftsort or MPI. Records are aligned as in a block.
 pub type ftsort_compare_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, a: *const c_void, b: *const c_void) -> c_int>;

@@ -187,7 +187,14 @@ mod simulated {
             }
             4 => {
                 let shares = given.replicas.max(1) as usize;
-                StoreKind::Parity(ParityShape::new(shares, 8.max(shares + 1))?)
+                let most = ParityShape::LARGEST_GROUP - 1;
+                let shape = ParityShape::new(shares, 8.max(shares + 1));
+                let shape = shape.map_err(|_| {
+                    Error::argument(format!(
+                        "simulation.replicas is {shares}, expected at most {most} shares of parity"
+                    ))
+                });
+                StoreKind::Parity(shape?)
             }
             other => {
                 return refuse(format!(

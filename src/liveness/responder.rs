@@ -192,7 +192,7 @@ impl Shared {
 }
 
 /// Starts a thread that receives no signal, so that the program's handlers run on its own threads.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are filled in before they are used.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =

@@ -66,13 +66,14 @@ impl Place {
                 file => return Ok((file?, false)),
             }
         }
-        let (private, file) = self.disk.create_private(&name)?;
+        let (private, _) = self.disk.create_private(&name)?;
         if let Err(error) = self.disk.rename(&private, &name) {
             let _ = self.disk.remove(&private);
             return Err(error);
         }
         made.insert(path);
-        Ok((file, true))
+        // Groups of one thread may write the same file alternately.
+        Ok((self.disk.append(&name)?, true))
     }
 
     /// Merges the files of the ranks into one file. Files that this process cannot read are left out.

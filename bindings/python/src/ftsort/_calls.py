@@ -20,6 +20,18 @@ _pinned: List[Any] = []
 BUSY = "the group is busy with another call: call it after that call has returned"
 
 
+#: So many exceptions of signals may interrupt a call between its status and its end.
+_MOST_SIGNALS = 100
+
+
+class _Agreement:
+    """An agreement that is made once, although a signal may interrupt what precedes and follows it."""
+
+    def __init__(self) -> None:
+        self.status: List[int] = []
+        self.flag, self.found = c_uint32(), c_size_t()
+
+
 class Calls:
     """The part of `Group` that calls the library."""
 
@@ -91,44 +103,51 @@ class Calls:
                     self._lock.release()
             raise
 
-    def _status(self, function: Callable[..., int], *arguments: Any) -> int:
-        """Returns the status of a collective call.
+    def _status(self, function: Callable[..., int], *arguments: Any, made: List[int]) -> int:
+        """Returns the status of a collective call, which is made unless `made` has its status already.
 
         The exception of a signal that arrived during the call is raised right after it. It is kept for the end of
         `_call`, because the other ranks know the status and act on it.
         """
-        status: List[int] = []
         try:
-            with self._callbacks.running():
-                # One step of the interpreter makes the call and stores its status.
-                status.extend(itertools.starmap(function, [arguments]))
+            if not made:
+                with self._callbacks.running():
+                    # One step of the interpreter makes the call and stores its status.
+                    made.extend(itertools.starmap(function, [arguments]))
         except BaseException as error:
-            if not status:
+            if not made:
                 raise
             self._callbacks.fail_here(error)
-        return status[0]
+        return made[0]
 
-    def _agree(self, pointer: int, flag: bool) -> Tuple[int, bool]:
+    def _agree(self, pointer: int, flag: bool, agreement: Optional[_Agreement] = None) -> Tuple[int, bool]:
         """Returns the status of an agreement, and whether all survivors pass True. Adds the failures that it finds."""
-        agreed, found = c_uint32(flag), c_size_t()
-        status = self._status(self._library.agree, pointer, byref(agreed), byref(found))
+        agreement = agreement or _Agreement()
+        if not agreement.status:
+            agreement.flag.value = flag
+        arguments = (pointer, byref(agreement.flag), byref(agreement.found))
+        status = self._status(self._library.agree, *arguments, made=agreement.status)
         if status == 0:
-            self._uncounted += found.value
-        return status, bool(agreed.value)
+            found, agreement.found.value = agreement.found.value, 0
+            self._uncounted += found
+        return status, bool(agreement.flag.value)
 
-    def _commit(self, pointer: int, commit: Callable[[], Any]) -> Tuple[int, str]:
+    def _commit(self, pointer: int, commit: Callable[[], Any], tried: List[Optional[BaseException]],
+                agreement: _Agreement) -> Tuple[int, str]:
         """Lets all ranks `commit` the outcome of a call, of which one that succeeds is sufficient.
 
         Returns the status of the call, and its text. The agreement also makes every rank wait until all have tried.
         """
-        failure: Optional[BaseException] = None
-        try:
-            commit()
-        except BaseException as error:
-            failure = error
-            if not isinstance(error, OSError):
-                self._callbacks.fail_here(error)
-        status, has_failed = self._agree(pointer, failure is not None)
+        if not tried:
+            try:
+                commit()
+                tried.append(None)
+            except BaseException as error:
+                tried.append(error)
+                if not isinstance(error, OSError):
+                    self._callbacks.fail_here(error)
+        failure = tried[0]
+        status, has_failed = self._agree(pointer, failure is not None, agreement)
         if status != 0:
             return status, self._last_error(pointer)
         return (StoreError.status, f"no rank can give the output its name: {failure}") if has_failed else (0, "")
@@ -137,21 +156,36 @@ class Calls:
                        layouts: Sequence[Encoder], new_failures: Optional[c_size_t],
                        commit: Optional[Callable[[], Any]]) -> Tuple[int, str, bool]:
         """Makes a collective call. Returns its status, its text, and whether a callback of some rank has raised."""
-        status = self._status(function, pointer, *arguments)
-        text = self._last_error(pointer) if status != 0 else ""
-        if status == 0 and new_failures is not None:
-            new_failures.value += self._uncounted
-            self._uncounted = 0
-        uses_callbacks = self._callbacks.has_reload or any(layout.has_compare for layout in layouts)
-        # A comparator that changes its mind may also look like corruption.
-        if not layouts or not uses_callbacks or status not in (0, Corruption.status):
-            return status, text, False
-        agreement, has_worked = self._agree(pointer, not self._callbacks.has_failed())
-        if agreement != 0:
-            return agreement, self._last_error(pointer), False
-        if status == 0 and has_worked and commit is not None:
-            status, text = self._commit(pointer, commit)
-        return status, text, not has_worked
+        made: List[int] = []
+        worked, committed = _Agreement(), _Agreement()
+        tried: List[Optional[BaseException]] = []
+
+        def steps() -> Tuple[int, str, bool]:
+            status = self._status(function, pointer, *arguments, made=made)
+            text = self._last_error(pointer) if status != 0 else ""
+            if status == 0 and new_failures is not None:
+                added, self._uncounted = self._uncounted, 0
+                new_failures.value += added
+            uses_callbacks = self._callbacks.has_reload or any(layout.has_compare for layout in layouts)
+            # A comparator that changes its mind may also look like corruption.
+            if not layouts or not uses_callbacks or status not in (0, Corruption.status):
+                return status, text, False
+            agreed, has_worked = self._agree(pointer, not self._callbacks.has_failed(), worked)
+            if agreed != 0:
+                return agreed, self._last_error(pointer), False
+            if status == 0 and has_worked and commit is not None:
+                status, text = self._commit(pointer, commit, tried, committed)
+            return status, text, not has_worked
+
+        for _ in range(_MOST_SIGNALS):
+            try:
+                return steps()
+            except BaseException as error:
+                if not made:
+                    raise
+                # The other ranks know the status, and wait for this one in the agreements.
+                self._callbacks.fail_here(error)
+        return steps()
 
     def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Encoder] = (),
               keep: Any = None, commit: Optional[Callable[[], Any]] = None,
@@ -172,6 +206,8 @@ class Calls:
                 # The library would refuse the call too, but the call that runs needs its encoders.
                 raise StateError(BUSY)
             self._begun += 1
+            # Those of an earlier call that a signal ended.
+            self._callbacks.take_errors()
             self._callbacks.layouts = list(layouts)
             pointer = self._pointer()
             status, text, has_raised = self._agreed_status(pointer, function, arguments, layouts, new_failures, commit)

@@ -143,7 +143,7 @@ class Group(NotCopied, Queries, ExternalSorts):
         self._kept = comm if keep_comm else None
         try:
             config = make_config(self._callbacks, accepted, options)
-        except Exception:
+        except BaseException:
             # The other ranks are in this call already: an invalid member lets them return.
             refused = _native.Config(struct_size=ctypes.sizeof(_native.Config), algorithm=-1,
                                      keep_comm=int(self._kept is not None))

@@ -301,6 +301,25 @@ def test_interrupts_outside_of_compare_and_reload_concern_one_rank():
         assert protected.sort().total == 70 * SIZE
 
 
+@pytest.mark.parametrize("function", ["has_failed", "_agree"])
+def test_interrupts_between_a_call_and_its_agreement_concern_one_rank(function):
+    """The other ranks are in the agreement already."""
+    def interrupt(frame, event, _argument):
+        if event == "call" and frame.f_code.co_name == function:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    with ftsort.Group(reload=lambda rank: 1 / 0) as group:
+        for _ in range(2):
+            if RANK != CULPRIT:
+                assert group.sort(np.arange(50)).total == 50 * SIZE
+                continue
+            sys.setprofile(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                group.sort(np.arange(50))
+        assert group.sort(np.arange(9)).total == 9 * SIZE
+
+
 @pytest.mark.parametrize("place", ["here", "in another thread"])
 def test_errors_in_callbacks_of_other_packages_are_not_those_of_the_call(group, monkeypatch, place):
     foreign, seen, threads = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 1 // 0), [], []

@@ -38,9 +38,6 @@ impl<T: Transport> Group<T> {
         let mut members = Members::new(transport.me(), transport.ranks());
         members.absorb(transport.failed());
         let refusal = refusal.or_else(|| config.check(members.ranks()).err());
-        if config.min_survivors <= members.ranks() {
-            members.set_quorum(config.min_survivors);
-        }
         let threads = match &config.threads {
             Threads::OfGroup => services.budget.threads(),
             threads => threads.clone(),
@@ -107,6 +104,9 @@ impl<T: Transport> Group<T> {
         self.transport.meet(&contacts);
         let shared = self.config.shared(self.services.reload.is_some());
         self.on_engine(|engine| agree_on_equal(engine, &shared))?;
+        // Not before: a rank with another number would leave while the others wait for its agreement.
+        self.members.set_quorum(self.config.min_survivors);
+        self.members.check_quorum()?;
         self.members.set_spares(self.config.spares);
         self.transport.repair_by(self.config.repair);
         self.id = all

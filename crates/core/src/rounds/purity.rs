@@ -49,7 +49,7 @@ fn same(name: &str, node: Node, round: u32, one: Slice, other: Result<Slice>) ->
 fn call_twice(
     name: &str,
     task: &Task<'_>,
-    step: impl Fn(&Task<'_>) -> Result<Slice>,
+    mut step: impl FnMut(&Task<'_>) -> Result<Slice>,
 ) -> Result<Slice> {
     let state = Slice::copy_of(task.state)?;
     let shared = task.shared.to_vec();
@@ -72,7 +72,7 @@ impl Rounds for PurityCheck<'_> {
     }
 
     fn init(&self, node: Node) -> Result<Slice> {
-        same("init", node, 1, self.0.init(node)?, self.0.init(node))
+        same("begin", node, 1, self.0.init(node)?, self.0.init(node))
     }
 
     fn inits_all(&self) -> bool {
@@ -84,7 +84,14 @@ impl Rounds for PurityCheck<'_> {
     }
 
     fn decide(&self, task: &Task<'_>, proposals: &[(Node, Slice)]) -> Result<Slice> {
-        call_twice("decide", task, |task| self.0.decide(task, proposals))
+        let copies = proposals
+            .iter()
+            .map(|(node, proposal)| Ok((*node, Slice::copy_of(proposal)?)));
+        let copies: Vec<(Node, Slice)> = copies.collect::<Result<_>>()?;
+        let mut inputs = [&copies[..], proposals].into_iter();
+        call_twice("decide", task, |task| {
+            self.0.decide(task, inputs.next().unwrap_or(proposals))
+        })
     }
 
     fn share_limit(&self) -> usize {
@@ -96,9 +103,10 @@ impl Rounds for PurityCheck<'_> {
     }
 
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
-        // Each call gets its own inbox, which it may change in place.
+        // Each call gets its own inbox, which it may change in place. Both exist before the first call.
+        let mut copies = vec![Slice::copy_of(&inbox)?, Slice::copy_of(&inbox)?];
         call_twice("absorb", task, |task| {
-            self.0.absorb(task, Slice::copy_of(&inbox)?)
+            self.0.absorb(task, copies.pop().unwrap_or_default())
         })
     }
 }

@@ -178,7 +178,7 @@ impl Rounds for Impure {
         vec![Round::along(0).sharing(dimension)]
     }
     fn init(&self, _node: Node) -> Result<Slice> {
-        self.bytes("init")
+        self.bytes("begin")
     }
     fn propose(&self, _task: &Task<'_>) -> Result<Slice> {
         self.bytes("propose")
@@ -197,15 +197,55 @@ impl Rounds for Impure {
 #[test]
 fn finds_and_names_functions_that_are_not_pure() {
     let inputs = vec![vec![1], vec![2], vec![3]];
-    for name in ["init", "propose", "decide", "emit", "absorb"] {
+    for name in ["begin", "propose", "decide", "emit", "absorb"] {
         let error = run_all_nodes(&PurityCheck(&Impure(name, Cell::new(0))), &inputs).unwrap_err();
-        let node = if name == "init" { 3 } else { 0 };
+        let node = if name == "begin" { 3 } else { 0 };
         let expected = format!("{name} of node {node} in round 1 is not pure");
         assert_eq!(error.status, Status::Callback);
         assert!(error.text.contains(&expected), "{}", error.text);
         assert!(error.text.contains("from byte 1 of 2 on"), "{}", error.text);
     }
     assert!(run_all_nodes(&PurityCheck(&Impure("", Cell::new(0))), &inputs).is_ok());
+}
+
+/// An algorithm of which one function, given by name, returns the address of an input.
+struct Addresses(&'static str);
+
+impl Addresses {
+    fn bytes(&self, name: &str, input: &[u8]) -> Result<Slice> {
+        let address = input.as_ptr() as usize;
+        let told = if self.0 == name { address } else { 0 };
+        bytes(&told.to_ne_bytes())
+    }
+}
+
+impl Rounds for Addresses {
+    fn plan(&self, dimension: u32) -> Vec<Round> {
+        vec![Round::along(0).sharing(dimension)]
+    }
+    fn propose(&self, _task: &Task<'_>) -> Result<Slice> {
+        bytes(&[1; 1024])
+    }
+    fn decide(&self, _task: &Task<'_>, proposals: &[(Node, Slice)]) -> Result<Slice> {
+        self.bytes("decide", &proposals[0].1)
+    }
+    fn emit(&self, _task: &Task<'_>) -> Result<Slice> {
+        bytes(&[2; 1024])
+    }
+    fn absorb(&self, _task: &Task<'_>, inbox: Slice) -> Result<Slice> {
+        self.bytes("absorb", &inbox)
+    }
+}
+
+#[test]
+fn finds_addresses_of_proposals_and_messages_in_results() {
+    let inputs = vec![vec![1], vec![2]];
+    for name in ["decide", "absorb"] {
+        let error = run_all_nodes(&PurityCheck(&Addresses(name)), &inputs).unwrap_err();
+        let expected = format!("{name} of node 0 in round 1 is not pure");
+        assert!(error.text.contains(&expected), "{}", error.text);
+    }
+    assert!(run_all_nodes(&PurityCheck(&Addresses("")), &inputs).is_ok());
 }
 
 /// An algorithm with a proposal that exceeds the limit.

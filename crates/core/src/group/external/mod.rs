@@ -23,7 +23,7 @@ mod reading;
 use self::job::{ExternalJob, geometry};
 use self::making::remove_runs;
 use self::output::{
-    check_same_sort, check_source_names, identity_of, left_manifest, remove_drafts,
+    LeftState, check_same_sort, check_source_names, identity_of, left_state, remove_drafts,
 };
 use self::reading::Reading;
 use super::config::{agree_on_equal, hash_of};
@@ -221,8 +221,14 @@ impl<T: Transport> Group<T> {
         let (left, writers) = self.shared_manifest(&sort)?;
         let writer = self.draw_seed();
         let left = match left {
-            Some(left) if sort.resume => left,
-            left => return self.begin_anew(sort, identity, left, (share, writer)),
+            Some(LeftState {
+                manifest,
+                continues: true,
+            }) => manifest,
+            left => {
+                let left = left.map(|left| left.manifest);
+                return self.begin_anew(sort, identity, left, (share, writer));
+            }
         };
         check_same_sort(&left, &identity, &sort.output)?;
         let manifest = Manifest { writer, ..left };
@@ -285,16 +291,18 @@ impl<T: Transport> Group<T> {
         }
     }
 
-    /// The state that an earlier job has left, and the writers of all manifests that ranks see; the same on all ranks.
-    /// Collective.
-    fn shared_manifest(&mut self, sort: &ExternalSort) -> Result<(Option<Manifest>, Vec<u64>)> {
-        let (mine, error) = match left_manifest(sort) {
+    /// The state that an earlier job has left, whether it is continued, and the writers of all manifests that ranks see; the
+    /// same on all ranks. Collective.
+    fn shared_manifest(&mut self, sort: &ExternalSort) -> Result<(Option<LeftState>, Vec<u64>)> {
+        let (mine, error) = match left_state(sort) {
             Ok(mine) => (mine, None),
             // A sort that is not resumed begins anew.
             Err(_) if !sort.resume || mutant(Mutant::UnreadableStateIgnored) => (None, None),
             Err(error) => (None, Some(error)),
         };
-        let mine = mine.map_or_else(Vec::new, |manifest| manifest.encode());
+        let (mine, continues) = mine.map_or_else(Default::default, |left| {
+            (left.manifest.encode(), left.continues)
+        });
         let length = (mine.len() as u64).to_le_bytes();
         // The manifest of a sort of larger records is longer.
         let lengths = self.reports(length.to_vec(), error)?;
@@ -302,20 +310,27 @@ impl<T: Transport> Group<T> {
             .iter()
             .filter_map(|(_, report)| Reader::new(report).u64());
         let longest = lengths.max().unwrap_or(0);
-        let mut message = [&length[..], &mine].concat();
-        message.resize(length.len() + longest as usize, 0);
+        let mut message = [&length[..], &[u8::from(continues)], &mine].concat();
+        message.resize(length.len() + 1 + longest as usize, 0);
         let reports = self.reports(message, None)?;
-        let manifests = reports.iter().filter_map(|(_, report)| {
+        let states = reports.iter().filter_map(|(_, report)| {
             let mut fields = Reader::new(report);
-            let length = fields.u64()?;
-            Manifest::decode(fields.rest().get(..length as usize)?)
+            let (length, continues) = (fields.u64()?, fields.u8()? != 0);
+            let manifest = Manifest::decode(fields.rest().get(..length as usize)?)?;
+            Some(LeftState {
+                manifest,
+                continues,
+            })
         });
-        let manifests: Vec<Manifest> = manifests.collect();
-        let writers = manifests.iter().map(|manifest| manifest.writer).collect();
+        let states: Vec<LeftState> = states.collect();
+        let writers = states.iter().map(|left| left.manifest.writer).collect();
         // A rank may see an older version.
-        let newest = manifests
-            .into_iter()
-            .max_by_key(|manifest| (manifest.done, manifest.is_finished));
+        let newest = states.into_iter().max_by_key(|left| {
+            let Manifest {
+                done, is_finished, ..
+            } = left.manifest;
+            (left.continues, done, is_finished)
+        });
         Ok((newest, writers))
     }
 
@@ -375,7 +390,13 @@ impl<T: Transport> Group<T> {
 
     /// Makes the files of the output and writes the manifest; the first time, makes sure that all ranks see it. Collective.
     fn begin_output(&mut self, job: &mut ExternalJob) -> Result<()> {
-        self.on_writer(|| job.ensure_output().and_then(|()| job.write_manifest()))?;
+        self.on_writer(|| {
+            // A file that is missing later has lost the records of earlier batches.
+            if !job.is_begun && job.manifest.done == 0 {
+                job.ensure_output()?;
+            }
+            job.write_manifest()
+        })?;
         if job.is_begun {
             return Ok(());
         }

@@ -327,14 +327,31 @@ pub(super) fn check_same_sort(left: &Manifest, identity: &Identity, output: &str
     ))
 }
 
-/// Returns the manifest of an earlier job; None if there is none, if it is damaged, or if its output is missing.
-/// `Status::Store` if a file cannot be read for another reason, as it may be readable later.
-pub(super) fn left_manifest(sort: &ExternalSort) -> Result<Option<Manifest>> {
+/// The state that an earlier job has left.
+pub(super) struct LeftState {
+    /// Its manifest, which tells what files it has left.
+    pub manifest: Manifest,
+    /// Whether this job continues it.
+    pub continues: bool,
+}
+
+/// Returns the state of an earlier job; None if there is none, or if it is damaged. `Status::Store` if a file cannot be read
+/// for another reason, as it may be readable later.
+pub(super) fn left_state(sort: &ExternalSort) -> Result<Option<LeftState>> {
     let files = &*sort.files.places.output;
-    let name = manifest_name(&sort.output);
-    let Some(manifest) = read_manifest(files, &name)? else {
+    let Some(manifest) = read_manifest(files, &manifest_name(&sort.output))? else {
         return Ok(None);
     };
+    let continues = sort.resume && has_output(sort, &manifest)?;
+    Ok(Some(LeftState {
+        manifest,
+        continues,
+    }))
+}
+
+/// Whether the output of an earlier job is there as far as it was written. `Status::Store` as for [`left_state`].
+fn has_output(sort: &ExternalSort, manifest: &Manifest) -> Result<bool> {
+    let files = &*sort.files.places.output;
     let output = OutputParts::new(&sort.output, &manifest.identity);
     let searched = match mutant(Mutant::FirstFileOnlyFound) {
         true => 0..1,
@@ -352,10 +369,10 @@ pub(super) fn left_manifest(sort: &ExternalSort) -> Result<Option<Manifest>> {
         let is_left =
             (!manifest.is_finished && has_draft()?) || (manifest.is_written() && has_name()?);
         if !is_left {
-            return Ok(None);
+            return Ok(false);
         }
     }
-    Ok(Some(manifest))
+    Ok(true)
 }
 
 /// Returns the manifest of this name; None if there is none, or if it is damaged. Reads only the first fields of a file

@@ -107,7 +107,7 @@ impl Collect<'_, '_> {
             let owners = self.owners(table.iter().filter(within));
             let route = TreeRoute::new(self.engine.members, &request, &owners)?;
             let mut node_data = NodeData::new(&Concatenate, false);
-            node_data.error = consume_error.take();
+            node_data.error = consume_error.clone();
             let records = self.send_window(&window, &route, &mut node_data)?;
             let complete = node_data.is_complete();
             match self.engine.commit(complete, node_data.error.as_ref())? {

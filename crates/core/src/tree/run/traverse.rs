@@ -142,7 +142,14 @@ impl<'m> NodeData<'m> {
             // The place of the first element, and the number of elements of the whole array.
             Division::InPlace(unit) => Segment {
                 first: 0,
-                span: (data.len() / unit) as u32,
+                span: u32::try_from(data.len() / unit).unwrap_or_else(|_| {
+                    let text = format!(
+                        "bytes is {}: pass less than 2^32 numbers to a merge with FTSORT_TREE_PARTITION",
+                        data.len()
+                    );
+                    self.error.get_or_insert(Error::argument(text));
+                    u32::MAX
+                }),
                 data,
             },
             Division::Whole | Division::Anywhere(_) => Segment {

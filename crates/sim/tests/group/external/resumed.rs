@@ -269,6 +269,34 @@ fn last_steps() -> Vec<[Failure; 2]> {
     pairs.map(failures).collect()
 }
 
+/// Removes the output of a job that has ended, and sorts anew. Returns the runs that are left.
+fn runs_left_without_output(resume: bool) -> usize {
+    let world = World::new(143);
+    let failures = [0, 1, 2].map(|rank| crash(rank, steps(1) * 3 / 4));
+    job(&world, RANKS, (1, &failures), true).unwrap();
+    assert!(world.runs() > 0);
+    world.output.borrow_mut().remove("sorted.partial");
+    let outcomes = try_job(
+        &world,
+        RANKS,
+        (1, &[]),
+        move |group, rank, handle, world| {
+            // So that this job has another number.
+            group.sort_keys(&[2, 1])?;
+            group.external_sort(sort_of(world, rank, handle, resume))
+        },
+    );
+    assert_eq!(survivors_of(&world, outcomes, resume), Ok(RANKS));
+    world.runs()
+}
+
+#[test]
+fn runs_of_a_job_without_its_output_are_removed() {
+    for resume in [false, true] {
+        assert_eq!(runs_left_without_output(resume), 0, "resume: {resume}");
+    }
+}
+
 /// A job without `resume` ends at one of its last steps. Returns whether a manifest is left where runs are, so that a later
 /// job removes them.
 fn runs_that_are_left_are_known() -> bool {
