@@ -2,6 +2,7 @@
 
 use super::*;
 use ftsort_core::engine::{MessageEvent, Phase, Span};
+use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions};
 use ftsort_kernels::error::Finding;
 
 /// The reports of one rank.
@@ -9,6 +10,8 @@ use ftsort_kernels::error::Finding;
 struct Reports {
     commits: u64,
     failures: usize,
+    /// The round of each failure, and the number of rounds.
+    failed_in: Vec<(u32, u32)>,
     executors: Vec<(Node, Rank)>,
     restored: Vec<Node>,
     corruptions: Vec<(Option<Rank>, Rank, Finding)>,
@@ -23,7 +26,10 @@ impl Observer for Recorder {
         let mut reports = self.0.borrow_mut();
         match occasion.event {
             Event::Round => reports.commits += 1,
-            Event::Failure(_) => reports.failures += 1,
+            Event::Failure(_) => {
+                reports.failures += 1;
+                reports.failed_in.push((occasion.round, occasion.rounds));
+            }
             Event::Executor(node, rank) => reports.executors.push((node, rank)),
             Event::Restored(node, _) => reports.restored.push(node),
             Event::Corrupt(accused, by, finding) => {
@@ -71,6 +77,30 @@ fn the_observer_sees_commits_and_failures() {
     });
     let seen: Vec<Result<_>> = outcomes.into_iter().flatten().collect();
     assert_eq!(seen, [Ok((1, vec![Node(1)])), Ok((1, vec![]))]);
+}
+
+#[test]
+fn trees_have_two_rounds() {
+    let outcomes = play(4, 1, |rank, transport, _| {
+        let config = GroupConfig {
+            failures: Plan::parse("1@1.send")?,
+            ..GroupConfig::default()
+        };
+        let (services, reports) = observed(rank);
+        let mut group = Group::new(transport, config, services)?;
+        group.tree_merge(TreeMerge {
+            options: TreeOptions::default(),
+            operation: MergeOperation::Sorted {
+                layout: SortInput::of_keys::<u8>(&[]).layout,
+                ordered: false,
+            },
+            contribution: &[rank.0 as u8],
+        })?;
+        let failed_in = reports.borrow().failed_in.clone();
+        Ok(failed_in)
+    });
+    let seen: Vec<Result<_>> = outcomes.into_iter().flatten().collect();
+    assert_eq!(seen, vec![Ok(vec![(1, 2)]); 3]);
 }
 
 /// All ranks see the same accusations: those of a block that changed in the memory of rank 1, and of a changed message.

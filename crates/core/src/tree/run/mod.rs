@@ -242,6 +242,8 @@ impl TreeOp<'_, '_> {
     }
 
     fn begin_traversal(&mut self) -> Result<()> {
+        // The job that protected the contributions has set its own number of rounds.
+        self.engine.set_rounds(TREE_ROUND + 1);
         self.engine.round = TREE_ROUND;
         self.engine.inject_crash(Point::Begin)
     }
