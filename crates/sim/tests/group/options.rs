@@ -43,6 +43,23 @@ fn rounds_with_other_properties_on_a_rank_are_refused() {
     }
 }
 
+/// A rank that requires more survivors than the others must not leave before they agree.
+#[test]
+fn other_numbers_of_required_survivors_are_refused_although_a_rank_fails() {
+    for step in 1..60 {
+        let outcomes = try_play(3, (1, &[crash(2, step)]), |rank, mpi, _| {
+            let config = GroupConfig {
+                min_survivors: if rank == Rank(0) { 3 } else { 0 },
+                ..GroupConfig::default()
+            };
+            Group::new(transport(mpi), config, services(rank)).map(drop)
+        });
+        let outcomes = outcomes.expect("no rank waits");
+        let expected = [Some(Status::Argument); 2];
+        assert_eq!(statuses(&outcomes)[..2], expected, "step {step}");
+    }
+}
+
 /// A refused layout has not been agreed on.
 #[test]
 fn arrays_of_other_types_are_refused_again() {
