@@ -69,6 +69,43 @@ fn every_array_has_a_result_of_its_own() {
     }
 }
 
+/// Arrays of the same records, of which one is sorted by a short key and another one by a long key.
+#[test]
+fn keys_of_arrays_may_have_different_lengths() {
+    const RECORD_BYTES: usize = 64;
+    let short = Fields {
+        record_bytes: RECORD_BYTES,
+        key: KeyKind::U32 as i32,
+        ..Fields::default()
+    };
+    let long = Fields {
+        key: KeyKind::Bytes as i32,
+        key_offset: 4,
+        key_bytes: RECORD_BYTES - 4,
+        ..short.clone()
+    };
+    let layouts = [short, long].map(|fields| Layout::new(fields).expect("a layout"));
+    for order in [[0, 1], [1, 0]] {
+        for count in [10, 1000] {
+            let layouts = order.map(|index| layouts[index].clone());
+            let outcomes = play_group(4, 1, GroupConfig::default(), "", move |rank, group| {
+                let number = |index: usize| (index * 7919 + rank.index() * 104_729) as u32;
+                let record = |index| [number(index).to_be_bytes(); RECORD_BYTES / 4];
+                let records: Vec<_> = (0..count).map(record).collect();
+                let inputs = layouts.iter().map(|layout| SortInput {
+                    layout: layout.clone(),
+                    stable: false,
+                    records: records.as_flattened().as_flattened(),
+                });
+                let results = group.sort_many(inputs.collect::<Vec<_>>())?;
+                Ok(results.iter().map(Sorted::total).collect::<Vec<_>>())
+            });
+            let totals: Vec<Vec<u64>> = survivors(outcomes).collect();
+            assert_eq!(totals, vec![vec![4 * count as u64; 2]; 4], "{order:?}");
+        }
+    }
+}
+
 /// A rank that is excluded as slow has no blocks, and another rank has two of each array.
 #[test]
 fn arrays_are_sorted_while_a_rank_is_excluded() {

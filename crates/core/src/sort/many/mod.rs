@@ -221,7 +221,14 @@ impl SortMany<'_> {
         })
     }
 
-    /// As [`SortMany::sort_of`], for any array: all have as many rounds, and limits by the record size.
+    /// The sum of a limit over all arrays, with the length of each part. Keys of other arrays may be longer.
+    fn sum_of_limits(&self, limit: impl Fn(&dyn Algorithm) -> usize) -> usize {
+        let arrays = 0..self.arrays.len();
+        let limits = arrays.map(|array| LENGTH_BYTES + self.sort_of(array, &limit));
+        limits.sum()
+    }
+
+    /// As [`SortMany::sort_of`], for any array: all have the same number of rounds and of runs.
     fn any_sort<R>(&self, work: impl FnOnce(&dyn Algorithm) -> R) -> R {
         self.sort_of(0, work)
     }
@@ -403,13 +410,11 @@ impl Algorithm for SortMany<'_> {
     }
 
     fn proposal_limit(&self, round: u32) -> usize {
-        let limit = self.any_sort(|sort| sort.proposal_limit(round));
-        self.arrays.len() * (LENGTH_BYTES + limit)
+        self.sum_of_limits(|sort| sort.proposal_limit(round))
     }
 
     fn decision_limit(&self, round: u32) -> usize {
-        let limit = self.any_sort(|sort| sort.decision_limit(round));
-        self.arrays.len() * (LENGTH_BYTES + limit)
+        self.sum_of_limits(|sort| sort.decision_limit(round))
     }
 
     fn most_runs(&self) -> usize {
