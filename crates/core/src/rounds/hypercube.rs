@@ -26,7 +26,7 @@ pub struct Hypercube<'a> {
 
 impl<'a> Hypercube<'a> {
     /// Creates the adapter. `provided` names the nodes with a home rank that provides a state, the same on
-    /// all ranks. Returns `Status::Argument`, and names the round, if a round does not fit the cube.
+    /// all ranks. Returns `Status::Argument`, and names the round, if a round does not fit the cube, or if `share_limit` is not below 2^32.
     pub fn new(rounds: &'a dyn Rounds, dimension: u32, provided: NodeSet) -> Result<Hypercube<'a>> {
         let plan = rounds.plan(dimension);
         for (round, entry) in (1..).zip(&plan) {
@@ -34,6 +34,13 @@ impl<'a> Hypercube<'a> {
         }
         if u32::try_from(plan.len()).is_err() {
             return Err(Error::argument("the plan has more than 2^32 rounds"));
+        }
+        if u32::try_from(rounds.share_limit()).is_err() {
+            let text = format!(
+                "share_limit is {}: return less than 2^32, because messages of that size are received",
+                rounds.share_limit()
+            );
+            return Err(Error::argument(text));
         }
         Ok(Hypercube {
             rounds,

@@ -266,6 +266,28 @@ impl Rounds for LongProposal {
     }
 }
 
+/// An algorithm with a limit that no message can have.
+struct Unlimited;
+
+impl Rounds for Unlimited {
+    fn plan(&self, dimension: u32) -> Vec<Round> {
+        vec![Round::local().sharing(dimension)]
+    }
+    fn share_limit(&self) -> usize {
+        usize::MAX
+    }
+    fn absorb(&self, task: &Task<'_>, _inbox: Slice) -> Result<Slice> {
+        Ok(task.state.clone())
+    }
+}
+
+#[test]
+fn rejects_a_limit_that_no_message_can_have() {
+    let error = run_all_nodes(&Unlimited, &[vec![], vec![]]).unwrap_err();
+    assert_eq!(error.status, Status::Argument);
+    assert!(error.text.contains("share_limit is"), "{}", error.text);
+}
+
 #[test]
 fn rejects_a_proposal_that_exceeds_the_limit() {
     let error = run_all_nodes(&LongProposal, &[vec![], vec![], vec![]]).unwrap_err();
