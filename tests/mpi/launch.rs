@@ -12,6 +12,9 @@ const TICK: Duration = Duration::from_millis(500);
 /// `mpirun` is ended after so many ticks without a rank.
 const PATIENCE: u32 = 10;
 
+/// The same if no rank was seen: ranks may end between two ticks, or start late.
+const PATIENCE_AT_START: u32 = 30;
+
 /// The exit status of a command whose `mpirun` was ended.
 pub const ENDED: i32 = 128 + libc::SIGKILL;
 
@@ -39,12 +42,17 @@ fn end_mpirun_without_ranks(command: u32, ends: &Receiver<()>) {
         let ranks = children(mpirun);
         let is_living = |(_, state): &(u32, char)| *state != 'Z';
         has_started |= !ranks.is_empty();
-        if !has_started || ranks.iter().any(is_living) {
+        if ranks.iter().any(is_living) {
             idle = 0;
             continue;
         }
         idle += 1;
-        if idle == PATIENCE {
+        let patience = if has_started {
+            PATIENCE
+        } else {
+            PATIENCE_AT_START
+        };
+        if idle >= patience {
             // SAFETY: sends a signal to a process that this one has started.
             unsafe { libc::kill(mpirun as i32, libc::SIGKILL) };
             return;
