@@ -82,7 +82,7 @@ int main(int argc, char **argv)
     fprintf(stderr, "%s\n", ftsort_last_error(group));
     right = 0;
   }
-  if (right && ftsort_executor(group, 0) == ftsort_rank(group)) /* the lowest survivor */
+  if (right && is_lowest(group))
     printf("%d particles in %d cells: %s\n", (int)total, CELLS, all == total ? "right" : "INCOMPLETE");
   leave_with(group, right && all == total ? 0 : 1);
   return 1;

@@ -149,7 +149,7 @@ static int sort_stars(ftsort *group, const ftsort_record *record, ftsort_compare
   fine &= total == ftsort_result_total(result) && total == (uint64_t)ftsort_ranks(group) * COUNT;
   ftsort_result_free(result);
   if (ftsort_agree(group, &fine, NULL) != FTSORT_OK) fine = 0;
-  if (top && ftsort_executor(group, 0) == ftsort_rank(group)) /* the lowest survivor */
+  if (top && is_lowest(group))
     printf("%d stars from %s (%.1f, %.0f) to %s (%.1f, %.0f), blocks here: %d, %s\n", (int)total,
            top->name, top->magnitude, top->distance, bottom->name, bottom->magnitude, bottom->distance,
            (int)k, fine ? "in order" : "NOT in order");

@@ -20,12 +20,12 @@ _pinned: List[Any] = []
 BUSY = "the group is busy with another call: call it after that call has returned"
 
 
-#: So many exceptions of signals may interrupt a call between its status and its end.
+#: The number of exceptions of signals that may interrupt a call between its status and its end.
 _MOST_SIGNALS = 100
 
 
 class _Agreement:
-    """An agreement that is made once, although a signal may interrupt what precedes and follows it."""
+    """An agreement that is made once, although a signal may interrupt the steps before and after it."""
 
     def __init__(self) -> None:
         self.status: List[int] = []

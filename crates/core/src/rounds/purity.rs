@@ -104,9 +104,10 @@ impl Rounds for PurityCheck<'_> {
 
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
         // Each call gets its own inbox, which it may change in place. Both exist before the first call.
-        let mut copies = vec![Slice::copy_of(&inbox)?, Slice::copy_of(&inbox)?];
+        let copy = Slice::copy_of(&inbox)?;
+        let mut inputs = [copy, inbox].into_iter();
         call_twice("absorb", task, |task| {
-            self.0.absorb(task, copies.pop().unwrap_or_default())
+            self.0.absorb(task, inputs.next().unwrap_or_default())
         })
     }
 }

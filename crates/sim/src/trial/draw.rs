@@ -109,8 +109,8 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
 /// Removes corruptions that no rank can detect.
 fn remove_copies_of_messages(trial: &mut Trial, ranks: usize) {
     if trial.algorithm == Method::SftBitonic && !trial.checks {
-        // After a move the first message of a node may be a copy of an input that no other rank knows, and the last one a copy of
-        // data that it has checked already.
+        // After a move the first message of a node may be a copy of an input that no other rank knows, and the last
+        // one a copy of data that it has checked already.
         let copies = [1, checked_rounds(ranks)].map(|round| format!("~{round}.message"));
         let moved = !trial.failures.is_empty() || !trial.exclusions.is_empty();
         let may_be_copied = |words: &String| copies.iter().any(|copy| words.contains(copy));

@@ -329,7 +329,7 @@ pub(super) fn check_same_sort(left: &Manifest, identity: &Identity, output: &str
 
 /// The state that an earlier job has left.
 pub(super) struct LeftState {
-    /// Its manifest, which tells what files it has left.
+    /// Its manifest, which names the files of that job.
     pub manifest: Manifest,
     /// Whether this job continues it.
     pub continues: bool,
