@@ -7,6 +7,7 @@ program hello
   type(c_ptr) :: result, group
   integer(c_int32_t) :: status
   integer :: comm, i
+  logical :: is_first
   call ftsort_allow_faults()
   comm = ftsort_mpi_init() ! or MPI_Init of mpi_f08, after ftsort_prepare, and MPI_COMM_WORLD%MPI_VAL
   status = ftsort_group_of(comm, group)
@@ -20,5 +21,6 @@ program hello
     print *, "rank", ftsort_rank(group), ":", size(sorted), "numbers, ", &
       merge("in order    ", "NOT in order", all(sorted(2:) >= sorted(:size(sorted) - 1)))
   end do
-  status = ftsort_leave(group, merge(1, 0, status /= FTSORT_OK .and. ftsort_executor(group, 0) == ftsort_rank(group)))
+  is_first = ftsort_executor(group, 0) == ftsort_rank(group)
+  status = ftsort_leave(group, merge(1, 0, is_first .and. status /= FTSORT_OK))
 end program
