@@ -9,10 +9,11 @@ use super::stored_rounds::StoredRun;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
 use crate::engine::{Algorithm, FinishedRounds};
-use crate::members::{Members, Rank, RankSet};
+use crate::members::RankSet;
 use crate::rounds::purity::PurityCheck;
 use crate::rounds::{Hypercube, Rounds, state_of};
 use crate::transport::{Comparison, Transport};
+use crate::tree::run::choose::contributing_nodes;
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
@@ -130,17 +131,6 @@ impl FinalStates {
 /// call may be short.
 const FINGERPRINT_BITS: u32 = Comparison::bits_in(2);
 
-/// The nodes with home ranks that provide a state.
-fn provided(members: &Members) -> NodeSet {
-    let mut nodes = NodeSet::new(members.cube().len());
-    for rank in Rank::all(members.ranks()) {
-        if !members.is_faulty(rank) && !members.is_idle_spare(rank) {
-            nodes.insert(rank.home());
-        }
-    }
-    nodes
-}
-
 impl<T: Transport> Group<T> {
     /// Runs a user-defined algorithm. Returns the final states of the nodes that this rank executes, in ascending
     /// order of node. Collective.
@@ -169,7 +159,7 @@ impl<T: Transport> Group<T> {
         input: Result<RoundsInput<'_>>,
     ) -> Result<FinalStates> {
         let dimension = self.members.cube().dimension();
-        let provided = provided(&self.members);
+        let provided = contributing_nodes(&self.members, &self.members.without_input());
         let (input, copy, fingerprint) = self.agree_on_rounds(input, &provided)?;
         let seed = self.draw_seed();
         let key = self.config.checks.digest.then(|| DigestKey::ordered(seed));

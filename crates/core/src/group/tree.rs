@@ -11,11 +11,11 @@ use crate::transport::Transport;
 use crate::tree::fold::{Concatenate, Elementwise, Sorted};
 use crate::tree::run::choose::TreeRequest;
 use crate::tree::run::probe::slow_pairs;
-use crate::tree::run::traverse::{Division, MergeOperator};
+use crate::tree::run::traverse::MergeOperator;
 use crate::tree::run::{TREE_ROUND, TreeOp};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, refuse};
-use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
+use ftsort_kernels::kernel::{ThreadPool, kernel_for};
 use ftsort_kernels::record::Layout;
 
 /// Options of tree collectives; the same on all ranks.
@@ -94,7 +94,7 @@ pub enum MergeOperation<'a> {
     Call(Box<dyn MergeOperator + 'a>),
 }
 
-impl MergeOperation<'_> {
+impl<'a> MergeOperation<'a> {
     fn fingerprint(&self) -> u64 {
         let code = match self {
             MergeOperation::Concatenate => (0, 0, 0, true),
@@ -109,78 +109,16 @@ impl MergeOperation<'_> {
         };
         hash_of(code)
     }
-}
 
-/// An operation that is ready for use.
-struct Prepared<'a> {
-    operation: MergeOperation<'a>,
-    /// The kernel of sorted lists.
-    kernel: Option<Box<dyn Kernel>>,
-}
-
-impl<'a> Prepared<'a> {
-    fn new(operation: MergeOperation<'a>, threads: &ThreadPool) -> Prepared<'a> {
-        let kernel = match &operation {
-            MergeOperation::Sorted { layout, .. } => Some(kernel_for(layout, threads.clone())),
-            _ => None,
-        };
-        Prepared { operation, kernel }
-    }
-
-    fn sorted(&self) -> Option<Sorted<'_>> {
-        let MergeOperation::Sorted { ordered, .. } = self.operation else {
-            return None;
-        };
-        let kernel = self.kernel.as_deref()?;
-        Some(Sorted { kernel, ordered })
-    }
-
-    /// Copies a contribution in the form that a result has. `Status::Argument` if it cannot be merged.
-    fn taken(&self, contribution: &[u8]) -> Result<Slice> {
-        match (&self.operation, self.sorted()) {
-            (_, Some(sorted)) => {
-                // The kernel needs the alignment of the copy.
-                let taken = Slice::from(Buffer::copy_of(contribution)?);
-                sorted.check(&taken)?;
-                return Ok(taken);
-            }
-            (MergeOperation::Numbers(numbers), _) => {
-                numbers.check(contribution)?;
-                if numbers.operation.is_logical() && !contribution.is_empty() {
-                    // It may be the only one, and is a truth value then, too.
-                    return Ok(numbers.merge(contribution, contribution)?.into());
-                }
-            }
-            _ => {}
-        }
-        Ok(Buffer::copy_of(contribution)?.into())
-    }
-}
-
-impl MergeOperator for Prepared<'_> {
-    fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
-        match (&self.operation, self.sorted()) {
-            (_, Some(sorted)) => sorted.merge(low, high),
-            (MergeOperation::Numbers(numbers), _) => numbers.merge(low, high),
-            (MergeOperation::Call(merge), _) => merge.merge(low, high),
-            _ => Concatenate.merge(low, high),
-        }
-    }
-
-    fn is_ordered(&self) -> bool {
-        match &self.operation {
-            MergeOperation::Concatenate => true,
-            MergeOperation::Sorted { ordered, .. } => *ordered,
-            MergeOperation::Numbers(numbers) => numbers.ordered,
-            MergeOperation::Call(merge) => merge.is_ordered(),
-        }
-    }
-
-    fn division(&self) -> Division {
-        match (&self.operation, self.sorted()) {
-            (_, Some(sorted)) => sorted.division(),
-            (MergeOperation::Numbers(numbers), _) => numbers.division(),
-            _ => Division::Whole,
+    fn operator(self, threads: &ThreadPool) -> Box<dyn MergeOperator + 'a> {
+        match self {
+            MergeOperation::Concatenate => Box::new(Concatenate),
+            MergeOperation::Sorted { layout, ordered } => Box::new(Sorted {
+                kernel: kernel_for(&layout, threads.clone()),
+                ordered,
+            }),
+            MergeOperation::Numbers(numbers) => Box::new(numbers),
+            MergeOperation::Call(merge) => merge,
         }
     }
 }
@@ -230,18 +168,18 @@ impl<T: Transport> Group<T> {
                 given.options.request.check(&group.members)?;
                 group.check_spare("the size of the contribution", given.contribution.len())?;
                 let fingerprint = given.operation.fingerprint();
-                let operation = Prepared::new(given.operation, &group.threads);
-                let mine = operation.taken(given.contribution)?;
-                Ok((given.options, operation, fingerprint, mine))
+                let operator = given.operation.operator(&group.threads);
+                let mine = operator.taken(given.contribution)?;
+                Ok((given.options, operator, fingerprint, mine))
             });
-            let (mut options, operation, mine) = group.before_trees(|engine| {
-                let (options, operation, fingerprint, mine) = engine.all_or_none(prepared)?;
+            let (mut options, operator, mine) = group.before_trees(|engine| {
+                let (options, operator, fingerprint, mine) = engine.all_or_none(prepared)?;
                 agree_on_equal(engine, &[("options", options.fingerprint(fingerprint))])?;
-                Ok((options, operation, mine))
+                Ok((options, operator, mine))
             })?;
             let (chosen, result) = group.on_trees(|engine, mut beside| {
                 let mut tree_op = options.tree_op(engine, &mut beside, &absent)?;
-                tree_op.merge(mine, &operation)
+                tree_op.merge(mine, &*operator)
             })?;
             group.last_tree = Some(chosen);
             Ok(result)

@@ -4,11 +4,12 @@
 //! Must never: depend on the nodes that contributed the data.
 
 use std::cmp::Ordering;
+use std::ops::Deref;
 
 use bytemuck::Pod;
 
 use super::run::traverse::{Division, MergeOperator};
-use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::record::KeyKind;
@@ -31,36 +32,14 @@ impl MergeOperator for Concatenate {
 }
 
 /// Merges sorted lists into one.
-pub struct Sorted<'k> {
+pub struct Sorted<K> {
     /// The kernel of the records.
-    pub kernel: &'k dyn Kernel,
+    pub kernel: K,
     /// Whether records with equal keys stay in the order of nodes.
     pub ordered: bool,
 }
 
-impl Sorted<'_> {
-    /// Checks that a contribution is a sorted list. Returns `Status::Argument` if it is not.
-    pub fn check(&self, list: &[u8]) -> Result<()> {
-        let size = self.kernel.record_bytes();
-        if !list.len().is_multiple_of(size) {
-            let text = format!(
-                "{} bytes are not a whole number of records of {size} bytes",
-                list.len()
-            );
-            return Err(Error::argument(text));
-        }
-        match self.kernel.first_disorder(list) {
-            None => Ok(()),
-            Some(index) => {
-                let text =
-                    format!("the list is not sorted: record {index} comes after the next one");
-                Err(Error::argument(text))
-            }
-        }
-    }
-}
-
-impl MergeOperator for Sorted<'_> {
+impl<'k, K: Deref<Target = dyn Kernel + 'k>> MergeOperator for Sorted<K> {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
         let mut both = Buffer::zeroed(low.len() + high.len())?;
         self.kernel.merge(&[low, high], &mut both)?;
@@ -69,6 +48,27 @@ impl MergeOperator for Sorted<'_> {
 
     fn is_ordered(&self) -> bool {
         self.ordered
+    }
+
+    fn taken(&self, list: &[u8]) -> Result<Slice> {
+        let size = self.kernel.record_bytes();
+        if !list.len().is_multiple_of(size) {
+            let text = format!(
+                "{} bytes are not a whole number of records of {size} bytes",
+                list.len()
+            );
+            return Err(Error::argument(text));
+        }
+        // The kernel needs the alignment of the copy.
+        let taken = Slice::from(Buffer::copy_of(list)?);
+        match self.kernel.first_disorder(&taken) {
+            None => Ok(taken),
+            Some(index) => {
+                let text =
+                    format!("the list is not sorted: record {index} comes after the next one");
+                Err(Error::argument(text))
+            }
+        }
     }
 
     fn division(&self) -> Division {
@@ -97,7 +97,7 @@ pub enum Operation {
 
 impl Operation {
     /// Whether its results are truth values.
-    pub fn is_logical(self) -> bool {
+    fn is_logical(self) -> bool {
         matches!(self, Operation::And | Operation::Or)
     }
 }
@@ -116,7 +116,7 @@ pub struct Elementwise {
 
 impl Elementwise {
     /// Checks that a contribution is an array of such numbers. Returns `Status::Argument` if it is not.
-    pub fn check(&self, array: &[u8]) -> Result<()> {
+    fn check(&self, array: &[u8]) -> Result<()> {
         match self.kind.natural_bytes() {
             Some(size) if array.len().is_multiple_of(size) => Ok(()),
             Some(size) => Err(Error::argument(format!(
@@ -162,6 +162,15 @@ impl MergeOperator for Elementwise {
 
     fn is_ordered(&self) -> bool {
         self.ordered
+    }
+
+    fn taken(&self, array: &[u8]) -> Result<Slice> {
+        self.check(array)?;
+        if self.operation.is_logical() && !array.is_empty() {
+            // It may be the only one, and is a truth value then, too.
+            return Ok(self.merge(array, array)?.into());
+        }
+        Ok(Buffer::copy_of(array)?.into())
     }
 
     fn division(&self) -> Division {

@@ -158,7 +158,7 @@ impl TreeJob<'_, '_, '_> {
 }
 
 /// A merge that counts as a callback of the program.
-struct Callback<'k>(Sorted<'k>);
+struct Callback<'k>(Sorted<&'k dyn Kernel>);
 
 impl MergeOperator for Callback<'_> {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {

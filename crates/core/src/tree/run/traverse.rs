@@ -28,6 +28,11 @@ pub trait MergeOperator {
     /// Whether `low` must come from smaller nodes than `high`, with no contributing node in between.
     fn is_ordered(&self) -> bool;
 
+    /// Copies a contribution in the form that a result has. `Status::Argument` if it cannot be merged.
+    fn taken(&self, contribution: &[u8]) -> Result<Slice> {
+        Ok(Buffer::copy_of(contribution)?.into())
+    }
+
     /// How partial results can be divided into parts, each of which is merged by itself. Only the results of an
     /// operation without an order can be divided.
     fn division(&self) -> Division {
