@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::liveness::without_signals;
 use crate::ulfm::DatagramChannel;
 use ftsort_core::group::{Clocks, MonitorState};
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::without_signals;
 
 /// The thread that runs a monitor until it is dropped.
 pub(crate) struct MonitorThread {

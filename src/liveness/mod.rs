@@ -14,8 +14,6 @@ mod contact;
 mod message;
 mod responder;
 
-pub(crate) use responder::without_signals;
-
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

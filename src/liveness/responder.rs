@@ -15,6 +15,7 @@ use super::message::{BYTES, Content, Message, Token};
 use super::{Entry, contact};
 use ftsort_core::transport::watch::Contact;
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::without_signals;
 
 /// Answers the probes to all groups of this process until it is dropped.
 pub struct Responder {
@@ -188,20 +189,6 @@ impl Shared {
             }
             _ => entry.note(from, &message),
         }
-    }
-}
-
-/// Starts a thread that receives no signal, so that the program's handlers run on its own threads.
-pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are filled in before they are used.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
-            (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let started = start();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        started
     }
 }
 

@@ -19,6 +19,7 @@
 
 #include "ftsort_verify.h"
 #include "monitored.h"
+#include "signal_masks.h"
 
 #define MOST_SORTS 20000
 #define MOST_WAITS 500
@@ -104,6 +105,8 @@ static void arguments(ftsort *group, int mode)
     ftsort_monitor_cost(monitor, NULL, &answered);
     answers = all_say(group, ranks == 1 || (view.last_reply > 0 && (answered > 0 || mode != FTSORT_MONITOR_THREAD)));
   }
+  /* That of the monitor, and the one that answers the probes of other ranks. */
+  EXPECT(threads_without_signals() == (mode == FTSORT_MONITOR_THREAD) + (ranks > 1));
   EXPECT(ftsort_monitor_get_view(NULL, 0, &view) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_monitor_get_view(monitor, 0, NULL) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_monitor_get_view(monitor, -1, &view) == FTSORT_ERR_ARGUMENT);

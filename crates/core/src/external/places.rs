@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use crate::store::directory::{Files, refusal};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::kernel::without_signals;
 
 /// The data to sort, which every rank can read again.
 pub trait Source {
@@ -156,7 +157,8 @@ impl Worker {
             let mut places = open();
             received.iter().for_each(|task| task(&mut places));
         };
-        let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+        let builder = std::thread::Builder::new().name(name.into());
+        let thread = without_signals(|| builder.spawn(work));
         let thread = thread.map_err(|error| {
             let text = format!("cannot start a thread for transfers: {error}");
             Error::new(Status::Memory, text)

@@ -24,7 +24,7 @@ pub use vector::factors;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-pub use pool::{TASKS_PER_THREAD, ThreadPool, Threads};
+pub use pool::{TASKS_PER_THREAD, ThreadPool, Threads, without_signals};
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};

@@ -230,13 +230,43 @@ fn new_pool(threads: usize) -> Option<rayon::ThreadPool> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(|index| format!("ftsort-{index}"));
-    pool.build().ok()
+    without_signals(|| pool.build()).ok()
+}
+
+/// Starts threads that receive no signals, so that the program's handlers run on its own threads.
+pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are filled in before they are used.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let started = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        started
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn threads_of_a_pool_run_no_signal_handlers() {
+        let is_blocked = || {
+            // SAFETY: the set is filled in before it is read.
+            unsafe {
+                let mut mask: libc::sigset_t = std::mem::zeroed();
+                libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &mut mask);
+                libc::sigismember(&mask, libc::SIGTERM) == 1
+            }
+        };
+        let before = is_blocked();
+        let pool = new_pool(2).unwrap();
+        assert!(install(&pool, is_blocked));
+        assert_eq!(is_blocked(), before);
+    }
 
     #[test]
     fn every_item_is_processed_once_and_results_are_in_order() {
