@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use super::buffer::ftsort_buffer;
 use super::record::{ftsort_record, read_layout};
 use super::settings::{read_or_default, wrong_option};
+use super::slices::CArray;
 use ftsort_core::group::config::hash_of;
 use ftsort_core::group::protected::Order;
 use ftsort_core::group::{MergeOperation, TreeOptions};
@@ -93,9 +94,9 @@ pub struct ftsort_tree_options {
     pub ordered: i32,
     /// One of `ftsort_tree_remedy`.
     pub reroute: i32,
-    /// Not 0: each link is tested by timed messages before the call. A link whose tests took longer than usual, and
-    /// longer than this number of milliseconds, three times in a row counts as faulty in this call (1996 paper,
-    /// Figure 7). Detects slow links; a link that carries nothing cannot be told from a slow rank, and the test waits.
+    /// Not 0: each link is tested by timed messages before the call. A link whose tests took longer than usual three
+    /// times in a row, and longer than this number of milliseconds, twice that and four times that, counts as faulty in
+    /// this call (1996 paper, Figure 7). Detects slow links; a link that carries nothing cannot be told from a slow rank, and the test waits.
     pub detect_ms: u32,
     /// The number of pairs at `links`.
     pub link_count: usize,
@@ -140,15 +141,15 @@ impl Options {
             2 => Remedy::Partition,
             other => return Err(wrong_option("reroute", other, "one of ftsort_tree_remedy")),
         };
-        if given.links.is_null() && given.link_count > 0 {
-            return refuse(format!(
-                "options.links is NULL, but options.link_count is {}: pass two ranks for each link",
-                given.link_count
-            ));
-        }
+        let links = given.links.cast::<[i32; 2]>();
+        CArray::of(
+            ("options.links", links),
+            ("options.link_count", given.link_count),
+        )
+        .check()?;
         for index in 0..given.link_count {
             // SAFETY: `links` is not NULL, and has two numbers for each link by the caller's contract.
-            let ends = unsafe { [0, 1].map(|end| *given.links.add(2 * index + end)) };
+            let ends = unsafe { *links.add(index) };
             let one = rank_of("a rank in options.links", ends[0], ranks)?;
             let other = rank_of("a rank in options.links", ends[1], ranks)?;
             if one == other {

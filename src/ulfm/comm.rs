@@ -329,7 +329,8 @@ pub fn agree_before_creation(comm: MPI_Comm, word: u32) -> Result<u32> {
 /// An agreement in progress.
 pub struct Agreement {
     request: MPI_Request,
-    /// Leaked if the agreement does not end, because MPI may still write to them.
+    /// Two copies of the flag; the first has the agreed value when the request is complete. Leaked if the agreement does
+    /// not end, because MPI may still write to them.
     flags: *mut [c_int; 2],
     is_done: bool,
 }

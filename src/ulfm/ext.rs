@@ -6,8 +6,6 @@
 
 use std::ffi::c_int;
 
-use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};
-
 #[cfg(ftsort_ulfm)]
 #[allow(missing_docs, non_upper_case_globals, non_snake_case)]
 mod mpix {
@@ -31,45 +29,18 @@ mod real {
     /// The attribute that says whether fault tolerance is switched on; -1: this MPI has none.
     pub const FT_KEYVAL: c_int = mpix::FTSORT_MPI_FT;
 
-    pub unsafe fn agree(comm: MPI_Comm, flag: &mut c_int) -> c_int {
-        // SAFETY: the caller passes a live communicator.
-        unsafe { mpix::MPIX_Comm_agree(comm, flag) }
-    }
-    /// Both copies of the flag stay in place until the request is complete; the first then has the agreed
-    /// value.
-    pub unsafe fn iagree(comm: MPI_Comm, flags: *mut c_int, out: &mut MPI_Request) -> c_int {
-        // SAFETY: as above; the flags stay in place by this function's contract.
-        unsafe { mpix::MPIX_Comm_iagree(comm, flags, out) }
-    }
-    pub unsafe fn revoke(comm: MPI_Comm) -> c_int {
-        // SAFETY: as above.
-        unsafe { mpix::MPIX_Comm_revoke(comm) }
-    }
-    pub unsafe fn is_revoked(comm: MPI_Comm, flag: &mut c_int) -> c_int {
-        // SAFETY: as above.
-        unsafe { mpix::MPIX_Comm_is_revoked(comm, flag) }
-    }
-    pub unsafe fn shrink(comm: MPI_Comm, out: &mut MPI_Comm) -> c_int {
-        // SAFETY: as above.
-        unsafe { mpix::MPIX_Comm_shrink(comm, out) }
-    }
-    pub unsafe fn get_failed(comm: MPI_Comm, out: &mut MPI_Group) -> c_int {
-        // SAFETY: as above.
-        unsafe { mpix::MPIX_Comm_get_failed(comm, out) }
-    }
-    pub unsafe fn failure_ack(comm: MPI_Comm) -> c_int {
-        // SAFETY: as above.
-        unsafe { mpix::MPIX_Comm_failure_ack(comm) }
-    }
-    pub unsafe fn failure_get_acked(comm: MPI_Comm, out: &mut MPI_Group) -> c_int {
-        // SAFETY: as above.
-        unsafe { mpix::MPIX_Comm_failure_get_acked(comm, out) }
-    }
+    pub use mpix::{
+        MPIX_Comm_agree as agree, MPIX_Comm_failure_ack as failure_ack,
+        MPIX_Comm_failure_get_acked as failure_get_acked, MPIX_Comm_get_failed as get_failed,
+        MPIX_Comm_iagree as iagree, MPIX_Comm_is_revoked as is_revoked, MPIX_Comm_revoke as revoke,
+        MPIX_Comm_shrink as shrink,
+    };
 }
 
 #[cfg(not(ftsort_ulfm))]
 mod real {
     use super::*;
+    use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};
 
     pub const ERR_PROC_FAILED: c_int = -1;
     pub const ERR_REVOKED: c_int = -1;

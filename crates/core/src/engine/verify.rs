@@ -127,6 +127,26 @@ mod tests {
     use super::*;
     use ftsort_kernels::kernel::kernel_of;
     use ftsort_kernels::record::KeyKind;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The blocks of a result need not be sorted.
+        #[test]
+        fn every_wrong_pair_of_neighbours_counts_once(blocks: Vec<Vec<u8>>) {
+            let kernel = kernel_of(1, KeyKind::U8);
+            let disorders = |block: &[u8]| block.windows(2).filter(|pair| pair[0] > pair[1]).count();
+            let message = |node: u32, block: &[u8]| {
+                let mut out = Writer::new();
+                out.u64(disorders(block) as u64).u8(0).bytes(&Digest::default().encode());
+                out.bytes(&Digest::default().encode());
+                Border::of(Node(node), block, &*kernel).write(&mut out);
+                Slice::copy_of(&out.finish()).expect("small")
+            };
+            let reports = (0..).zip(&blocks).map(|(node, block)| (Rank(node), message(node, block)));
+            let found = sum_up(&reports.collect::<Vec<_>>(), None, &*kernel);
+            prop_assert_eq!(found, disorders(&blocks.concat()) as u64);
+        }
+    }
 
     #[test]
     fn accepts_reported_numbers_of_any_size() {

@@ -106,12 +106,15 @@ impl Foreground {
         self.syndrome.group()
     }
 
-    /// Returns the smoothed measurement of each rank, in multiples of the median. None if a rank
-    /// was never tested.
+    /// Returns the smoothed measurement of each rank, in multiples of the median. None if a rank was never tested, or
+    /// has failed.
     pub fn reply_times(&self) -> Vec<Option<f64>> {
-        self.ranks
-            .iter()
-            .map(|state| state.reply_time.mean())
+        let ranks = Rank::all(self.ranks.len()).zip(&self.ranks);
+        ranks
+            .map(|(rank, state)| match self.syndrome.is_failed(rank) {
+                true => None,
+                false => state.reply_time.mean(),
+            })
             .collect()
     }
 
@@ -252,6 +255,8 @@ mod tests {
         ]);
         assert_eq!(group.counters(), [0, 0, 0, 1]);
         assert_eq!(group.recommended().len(), 3);
+        let known = group.reply_times().into_iter().map(|time| time.is_some());
+        assert_eq!(known.collect::<Vec<_>>(), [true, true, true, false]);
         group.end_interval(&[]);
     }
 

@@ -179,13 +179,20 @@ impl GroupView {
         self.counters = counters.to_vec();
     }
 
-    /// Returns the time that each rank takes, from the reports of all ranks on each other.
+    /// Returns the time that each rank takes, from the reports of all ranks on each other. None for a rank whose monitor
+    /// has ended: the reports have the times before.
     pub fn reply_times(&self, reports: &[(Rank, Report)]) -> Vec<Option<f64>> {
-        let by_tester: Vec<_> = reports
+        let testers = reports
             .iter()
+            .filter(|(rank, _)| !self.is_untestable(*rank));
+        let by_tester: Vec<_> = testers
             .map(|(_, reports)| reports.reply_times.clone())
             .collect();
-        median_of_testers(&by_tester, self.counters.len())
+        let mut times = median_of_testers(&by_tester, self.counters.len());
+        self.untestable
+            .iter()
+            .for_each(|rank| times[rank.index()] = None);
+        times
     }
 
     /// Decides which ranks to exclude and how to share the work. `reply_times` has the time that
@@ -309,6 +316,26 @@ mod tests {
         assert_eq!(decided(true, false, 4.0, 1).excluded, two);
         // It is too late to move any work.
         assert_eq!(decided(true, false, 4.0, 4).excluded, RankSet::new(4));
+    }
+
+    #[test]
+    fn times_of_a_rank_whose_monitor_has_ended_do_not_count() {
+        let options = MonitorOptions {
+            weights: true,
+            ..MonitorOptions::default()
+        };
+        let mut group_view = GroupView::new(4, &options);
+        let mut reports = four_reports(8.0, 1);
+        let late = group_view.reply_times(&reports);
+        reports[2].1.monitor_ended = true;
+        // The reports of such a rank have its own last times.
+        reports[2].1.reply_times = vec![Some(9.0); 4];
+        group_view.merge_counters(&reports, &all(4));
+        let times = group_view.reply_times(&reports);
+        assert_eq!((late[2], times[2]), (Some(0.08), None));
+        assert_eq!(times[0], late[0]);
+        let placement = group_view.decide(&reports, &times, &all(4));
+        assert_eq!(placement.weights, [16; 4]);
     }
 
     #[test]

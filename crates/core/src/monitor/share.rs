@@ -50,8 +50,8 @@ pub fn gain(work: f64, slowdown: f64, parts: f64, cost: f64) -> f64 {
 
 /// Returns the factor by which each rank is slower than full speed, from the time that the same
 /// work takes on each. A time of None, or not above 0, counts as full speed. Full speed is the
-/// median of the faster half, so a few very fast ranks, or any number of slow ones, do not change
-/// it. A rank that takes up to a quarter longer has factor 1, because times vary by as much anyway.
+/// median of the faster half, so slow ranks do not change it as long as more than a quarter of the ranks is at
+/// full speed. A rank that takes up to a quarter longer has factor 1, because times vary by as much anyway.
 pub fn slowdowns(means: &[Option<f64>]) -> Vec<f64> {
     let known = |mean: &Option<f64>| mean.filter(|mean| mean.is_finite() && *mean > 0.0);
     let mut sorted: Vec<f64> = means.iter().filter_map(known).collect();

@@ -4,7 +4,7 @@
 //! Must never: depend on the nodes that contributed the data.
 
 use std::cmp::Ordering;
-use std::ops::Deref;
+use std::ops::{Add, Deref};
 
 use bytemuck::Pod;
 
@@ -54,7 +54,7 @@ impl<'k, K: Deref<Target = dyn Kernel + 'k>> MergeOperator for Sorted<K> {
         let size = self.kernel.record_bytes();
         if !list.len().is_multiple_of(size) {
             let text = format!(
-                "{} bytes are not a whole number of records of {size} bytes",
+                "bytes is {}: pass a multiple of {size}, the size of a record",
                 list.len()
             );
             return Err(Error::argument(text));
@@ -64,8 +64,9 @@ impl<'k, K: Deref<Target = dyn Kernel + 'k>> MergeOperator for Sorted<K> {
         match self.kernel.first_disorder(&taken) {
             None => Ok(taken),
             Some(index) => {
-                let text =
-                    format!("the list is not sorted: record {index} comes after the next one");
+                let text = format!(
+                    "state is not sorted, as record {index} comes after the next one: sort it first"
+                );
                 Err(Error::argument(text))
             }
         }
@@ -120,7 +121,7 @@ impl Elementwise {
         match self.kind.natural_bytes() {
             Some(size) if array.len().is_multiple_of(size) => Ok(()),
             Some(size) => Err(Error::argument(format!(
-                "the contribution has {} bytes, which is not a multiple of {size}, the size of a number",
+                "bytes is {}: pass a multiple of {size}, the size of a number",
                 array.len()
             ))),
             None => Err(Error::argument(
@@ -134,7 +135,7 @@ impl MergeOperator for Elementwise {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
         if low.len() != high.len() {
             let text = format!(
-                "contributions of {} and {} bytes cannot be combined element by element",
+                "bytes is {} on one rank and {} on another: pass arrays of the same length, or 0 bytes",
                 low.len(),
                 high.len()
             );
@@ -189,37 +190,22 @@ trait Number: Pod + PartialEq {
     fn order(self, other: Self) -> Ordering;
 }
 
-macro_rules! integers {
-    ($($name:ty)*) => {$(
+macro_rules! numbers {
+    ($plus:ident, $order:ident: $($name:ty)*) => {$(
         impl Number for $name {
-            const ZERO: Self = 0;
-            const ONE: Self = 1;
+            const ZERO: Self = 0 as $name;
+            const ONE: Self = 1 as $name;
             fn plus(self, other: Self) -> Self {
-                self.wrapping_add(other)
+                self.$plus(other)
             }
             fn order(self, other: Self) -> Ordering {
-                self.cmp(&other)
+                self.$order(&other)
             }
         }
     )*};
 }
-integers!(i8 u8 i16 u16 i32 u32 i64 u64);
-
-macro_rules! floats {
-    ($($name:ty)*) => {$(
-        impl Number for $name {
-            const ZERO: Self = 0.0;
-            const ONE: Self = 1.0;
-            fn plus(self, other: Self) -> Self {
-                self + other
-            }
-            fn order(self, other: Self) -> Ordering {
-                self.total_cmp(&other)
-            }
-        }
-    )*};
-}
-floats!(f32 f64);
+numbers!(wrapping_add, cmp: i8 u8 i16 u16 i32 u32 i64 u64);
+numbers!(add, total_cmp: f32 f64);
 
 fn combine<T: Number>(operation: Operation, out: &mut [u8], other: &[u8]) {
     let size = size_of::<T>();
@@ -272,6 +258,29 @@ mod tests {
             [0.75, 0.0]
         );
         assert_eq!(merged(KeyKind::F64, Least, &[-0.0], &[0.0]), [-0.0]);
+    }
+
+    /// Another type of the same size has another order or another sum.
+    #[test]
+    fn every_kind_of_number_is_combined_as_its_own_type() {
+        use Operation::*;
+        fn check<T: Pod + PartialEq + std::fmt::Debug>(kind: KeyKind, low: T, high: T, sum: T) {
+            for (one, other) in [(low, high), (high, low)] {
+                let with = |operation| merged(kind, operation, &[one], &[other]);
+                assert_eq!((with(Least), with(Greatest)), (vec![low], vec![high]));
+                assert_eq!(with(Sum), [sum]);
+            }
+        }
+        check(KeyKind::I8, i8::MIN, i8::MAX, -1);
+        check(KeyKind::U8, 1, u8::MAX, 0);
+        check(KeyKind::I16, i16::MIN, i16::MAX, -1);
+        check(KeyKind::U16, 1, u16::MAX, 0);
+        check(KeyKind::I32, i32::MIN, i32::MAX, -1);
+        check(KeyKind::U32, 1, u32::MAX, 0);
+        check(KeyKind::I64, i64::MIN, i64::MAX, -1);
+        check(KeyKind::U64, 1, u64::MAX, 0);
+        check(KeyKind::F32, -1.5_f32, 0.25, -1.25);
+        check(KeyKind::F64, -1.5_f64, 0.25, -1.25);
     }
 
     #[test]

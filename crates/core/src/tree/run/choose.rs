@@ -273,12 +273,19 @@ fn cut_off_error(cut_off: &CutOff, members: &Members, request: &TreeRequest) -> 
 
 /// The error of a tree that faulty links make impossible.
 pub(super) fn no_path(between: String, request: &TreeRequest) -> Error {
-    let status = if request.detected {
-        Status::State
-    } else {
-        Status::Argument
+    let (status, links, remedy) = match request.detected {
+        true => (
+            Status::State,
+            "the slow links leave",
+            "raise options.detect_ms",
+        ),
+        false => (
+            Status::Argument,
+            "options.links leaves",
+            "declare fewer faulty links",
+        ),
     };
-    Error::new(status, format!("the faulty links leave no path {between}"))
+    Error::new(status, format!("{links} no path {between}: {remedy}"))
 }
 
 #[cfg(test)]
@@ -330,7 +337,7 @@ mod tests {
         let error = TreeRoute::new(&members, &request(&links), &all).err();
         let error = error.expect("rank 5 is cut off");
         assert_eq!(error.status, Status::Argument);
-        assert!(error.text.ends_with("to rank 0 from rank 5"), "{error}");
+        assert!(error.text.contains("to rank 0 from rank 5"), "{error}");
         let found = TreeRequest {
             detected: true,
             ..request(&links)

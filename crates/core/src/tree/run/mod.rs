@@ -71,7 +71,9 @@ impl TreeOp<'_, '_> {
     /// failed before the call.
     pub fn broadcast(&mut self, root: Rank, mine: Slice) -> Result<(ChosenTree, Slice)> {
         if self.absent.contains(root) {
-            let text = format!("root is {root}, which has failed or is an idle spare");
+            let text = format!(
+                "root is {root}, which has failed or is an idle spare: pass a survivor with a node"
+            );
             return Err(Error::argument(text));
         }
         let mine = if root == self.engine.members.me() {

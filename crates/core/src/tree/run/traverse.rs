@@ -347,7 +347,7 @@ fn join_in_place(
     };
     if let Some(other) = segments.iter().find(|segment| segment.span != span) {
         let text = format!(
-            "contributions of {span} and {} numbers cannot be combined element by element",
+            "bytes is that of {span} numbers on one rank and of {} on another: pass arrays of the same length, or 0 bytes",
             other.span
         );
         return Err(Error::argument(text));
