@@ -34,6 +34,8 @@ mutants! {
     ShortHashOfFailures,
     /// Agreements on a round and agreements on the set of failed ranks are not distinguished.
     AgreementsNotDistinguished,
+    /// An agreement whose word is lost counts as one without errors.
+    LostWordsIgnored,
     /// A wrong result of an agreement is used.
     WrongAgreementsUsed,
     /// The result of an agreement to which some ranks contributed their words for the next one is used.

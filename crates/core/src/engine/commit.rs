@@ -7,7 +7,7 @@ use crate::faults::{Point, Schedule};
 use crate::members::{Members, Membership, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope};
-use crate::transport::{Agreed, Comparison, Ticket, Transport, WORD_BITS};
+use crate::transport::{Comparison, Ticket, Transport, WORD_BITS};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -168,8 +168,7 @@ impl Engine<'_> {
         if !self.policy.as_ref().is_some_and(wants_change) {
             flag |= NO_CHANGE;
         }
-        let Agreed { flag, faults } =
-            self.timed(Phase::Commit, |engine| engine.transport.agree(flag))?;
+        let (flag, faults) = self.agree_on_word(flag)?;
         self.reconsider |= flag & NO_CHANGE == 0;
         let consent = flag & CONSENT != 0;
         let flag = flag & all_clear();
@@ -184,6 +183,21 @@ impl Engine<'_> {
             .find(|status| flag & bit_of(*status) == 0);
         let verdict = gravest.map_or(Verdict::Replay, Verdict::Failed);
         Ok((verdict, consent))
+    }
+
+    /// Agrees until the contributions of all survivors are known, so that no error is forgotten. Returns them, and
+    /// whether a rank has failed.
+    fn agree_on_word(&mut self, own: u32) -> Result<(u32, bool)> {
+        let mut failures = false;
+        loop {
+            let agreed = self.timed(Phase::Commit, |engine| engine.transport.agree(own))?;
+            failures |= agreed.faults;
+            let lost = mutant(Mutant::LostWordsIgnored).then_some(!0);
+            if let Some(flag) = agreed.flag.or(lost) {
+                return Ok((flag, failures));
+            }
+            self.timed(Phase::Repair, Engine::learn_of_failures)?;
+        }
     }
 
     /// Returns the value if every survivor has one; otherwise all fail alike, with their own error where it
@@ -243,8 +257,8 @@ impl Engine<'_> {
     fn agree_on_bits(&mut self, value: u32) -> Result<u32> {
         loop {
             let agreed = self.transport.agree(value)?;
-            if !agreed.faults {
-                return Ok(agreed.flag);
+            if let (Some(flag), false) = (agreed.flag, agreed.faults) {
+                return Ok(flag);
             }
             self.timed(Phase::Repair, Engine::learn_of_failures)?;
         }

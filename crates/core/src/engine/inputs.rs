@@ -10,7 +10,7 @@ use crate::vcube::Node;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// Gives inputs that are not in a store.
 pub trait Source {
@@ -186,7 +186,7 @@ impl<'a> Inputs<'a> {
 
     /// Reloads an input of records of this size in bytes, and checks it against the size and hash that its owner reported.
     pub fn reload(&mut self, origin: Rank, record_bytes: usize) -> Result<Block> {
-        let input = self.source.reload(origin)?;
+        let input = caught(|| self.source.reload(origin))?;
         let found = InputHash::of(&input);
         // An owner that failed before it reported its hash leaves nothing else to compare with.
         let is_whole = input.len().is_multiple_of(record_bytes);

@@ -370,6 +370,14 @@ impl Job<'_, '_> {
                 // The copy that the job has sorted, or was about to sort, is wrong, and not the input of which it was made.
                 right = store.put(VersionId::INPUT, origin.home(), &input).is_ok();
             }
+            let is_of_caller = recomputes && origin == me && self.inputs.source.has_own();
+            if !right && is_of_caller && !self.redundancy.outlives_job {
+                let own = self.inputs.source.own();
+                let own = own.map(|own| Some(Block::input(me, own.into())));
+                if let Some(own) = intact(own) {
+                    right = store.put(VersionId::INPUT, me.home(), &own).is_ok();
+                }
+            }
             if is_loaded_again {
                 if !right {
                     self.inputs.load_again();

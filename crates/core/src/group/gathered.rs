@@ -11,7 +11,7 @@ use crate::members::RankSet;
 use crate::sort::{MergeAndPlace, Method};
 use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Result, caught};
+use ftsort_kernels::error::Result;
 
 /// The greatest number of ranks of which each sends its input to all others.
 const MOST_RANKS: usize = 64;
@@ -120,6 +120,6 @@ fn sorted_copy(prepared: &Prepared<'_>) -> Result<Buffer> {
     let mut copy = Buffer::unset(given.len() + TRAILER)?;
     copy.truncate(given.len());
     copy.copy_from_slice(given);
-    caught(|| prepared.kernel.sort(&mut copy))?;
+    prepared.kernel.sort(&mut copy)?;
     Ok(copy)
 }

@@ -19,7 +19,7 @@ use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status, refuse};
+use ftsort_kernels::error::{Error, Result, Status, caught, refuse};
 
 /// A run that stores its states.
 pub(super) struct StoredRun<'a> {
@@ -419,7 +419,7 @@ fn store_first(engine: &mut Engine<'_>, beside: Beside<'_>, run: &StoredRun<'_>)
             };
             let state = match (state, &mut reload) {
                 (Ok(None), Some(reload)) if !mutant(Mutant::InitialStatesNotReloaded) => {
-                    reload.reload(Rank(node.0)).map(|state| Some(state.into()))
+                    caught(|| reload.reload(Rank(node.0))).map(|state| Some(state.into()))
                 }
                 (state, _) => state,
             };

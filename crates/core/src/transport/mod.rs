@@ -44,8 +44,9 @@ pub enum Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Agreed {
-    /// The bitwise AND of the survivors' contributions.
-    pub flag: u32,
+    /// The bitwise AND of the survivors' contributions. None: it is lost, because what a failed rank had contributed to
+    /// another agreement was counted in this one.
+    pub flag: Option<u32>,
     /// Ranks have failed since the last recovery: all ranks must recover.
     pub faults: bool,
 }

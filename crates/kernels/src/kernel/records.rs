@@ -148,11 +148,13 @@ impl Kernel for Records {
     }
 
     fn sort_part(&self, records: &mut [u8]) -> Result<()> {
-        if self.sort_if_monotonic(records) {
-            return Ok(());
-        }
-        let pool = self.pool_for(records.len());
-        self.catching_panics(|| msd_partition::sort(&self.order, pool.as_deref(), records, &[]))
+        self.catching_panics(|| {
+            if self.sort_if_monotonic(records) {
+                return Ok(());
+            }
+            let pool = self.pool_for(records.len());
+            msd_partition::sort(&self.order, pool.as_deref(), records, &[])
+        })
     }
 
     /// Allocates as much scratch space as the block takes; on one thread and after a copy that was divided, as much as

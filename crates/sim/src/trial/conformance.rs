@@ -144,7 +144,7 @@ fn agreement(transport: &mut dyn Transport) -> Result<()> {
             all & (0xffff ^ 1 << ((rank + round) % 16))
         });
         let expected = Agreed {
-            flag: all,
+            flag: Some(all),
             faults: false,
         };
         expect(
@@ -180,7 +180,8 @@ fn find_failed(transport: &mut dyn Transport) -> Result<RankSet> {
                 failed = transport.recover(&[])?;
                 continue;
             }
-            let same = agreed.flag & 0x1fff == !(agreed.flag >> 13) & 0x1fff;
+            let is_same = |flag: u32| flag & 0x1fff == !(flag >> 13) & 0x1fff;
+            let same = agreed.flag.is_some_and(is_same);
             expect(same, "survivors have different sets of failed ranks")?;
             return Ok(failed);
         }

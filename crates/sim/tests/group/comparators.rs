@@ -9,7 +9,7 @@ use ftsort_core::sort::Splitters;
 use ftsort_kernels::record::Comparator;
 
 /// Layouts by comparators that contradict themselves. `salt` selects two of them.
-fn layouts(salt: u32) -> Vec<Layout> {
+pub fn layouts(salt: u32, record_bytes: usize) -> Vec<Layout> {
     let hash = move |record: &[u8]| {
         let hash = record
             .iter()
@@ -31,7 +31,7 @@ fn layouts(salt: u32) -> Vec<Layout> {
     ];
     let layout = |compare| {
         let fields = Fields {
-            record_bytes: 4,
+            record_bytes,
             key: KeyKind::Compare as i32,
             compare: Some(compare),
             ..Fields::default()
@@ -119,7 +119,7 @@ fn comparators_that_are_no_order_are_errors_of_all_ranks() {
     let (mut refused, mut accepted) = (0, 0);
     for (name, call) in CALLS {
         for (salt, count) in [(0, 100), (1, 60), (2, 1500)] {
-            for (number, layout) in layouts(salt).iter().enumerate() {
+            for (number, layout) in layouts(salt, 4).iter().enumerate() {
                 for (method, dense) in METHODS.into_iter().zip([false, true].into_iter().cycle()) {
                     let config = GroupConfig {
                         method,

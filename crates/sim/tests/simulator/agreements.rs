@@ -27,7 +27,7 @@ fn agree(mpi: SimMpi<'_>) -> (u32, Result<bool>) {
     for number in 0..AGREEMENTS {
         let common = 1 << (number % 16);
         match transport.agree(common | 1 << (20 + transport.me().0)) {
-            Ok(agreed) if agreed.flag == common && !agreed.faults => {}
+            Ok(agreed) if agreed.flag == Some(common) && !agreed.faults => {}
             Ok(_) => return (number, Ok(true)),
             Err(error) => return (number, Err(error)),
         }

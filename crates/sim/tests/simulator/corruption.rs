@@ -113,6 +113,18 @@ fn a_corruption_on_the_way_to_a_holder_is_repaired() {
     }
 }
 
+/// A dense result keeps the copy until the end, and the caller's array can be copied again.
+#[test]
+fn a_corrupt_copy_of_the_own_input_is_made_again() {
+    for (ranks, corruptions) in [(1, "0~0.input"), (2, "0~0.input,1~0.replica")] {
+        let line = format!(
+            "ranks={ranks} records=40 keys=1000 algorithm=samplesort store=memory:1 dense=1 checks=1 \
+             corrupt={corruptions}"
+        );
+        assert!(first_outcome(&line).result.is_ok(), "{line}");
+    }
+}
+
 /// The file of a block is wrong, and the rank that has the block fails before the next round is committed.
 #[test]
 fn a_corrupt_file_counts_as_absent() {

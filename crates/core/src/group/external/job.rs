@@ -15,7 +15,7 @@ use crate::external::places::{Extent, ExternalFiles, Place, Transfer};
 use crate::mutants::{Mutant, mutant};
 use crate::sort::pivot::Cut;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, caught};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::record::Layout;
 
@@ -239,6 +239,18 @@ impl ExternalJob {
             .map(|files| files.place())
             .collect::<Vec<_>>()
             .join(" or ")
+    }
+
+    /// Runs a step, and returns a panic of a comparator as an error on which ranks can agree.
+    pub fn attempt<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        caught(|| Ok(step(self))).unwrap_or_else(|panic| Err(self.kernel.error_of_panic(panic)))
+    }
+
+    /// The error of records that are read up to a cut before which there is none: only a comparator that contradicts
+    /// itself proposes such a cut, and may do so without end.
+    pub fn no_progress(&self) -> Error {
+        let error = Error::internal("no record is before the next cut");
+        self.kernel.error_of_panic(error)
     }
 
     /// Proposes the end of the next batch.

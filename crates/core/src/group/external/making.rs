@@ -323,6 +323,9 @@ impl ExternalJob {
             } else {
                 self.start_portion(pieces)?
             };
+            if records.is_empty() && !is_last {
+                return Err(self.no_progress());
+            }
             // The records of each piece are in order, and the pieces are in theirs.
             self.kernel.sort(&mut records)?;
             let stored = self.add_to_run(&mut index, records.into());

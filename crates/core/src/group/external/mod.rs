@@ -439,7 +439,7 @@ impl<T: Transport> Group<T> {
                 chunks.push(chunk);
             }
         }
-        let made = job.make_runs(&chunks);
+        let made = job.attempt(|job| job.make_runs(&chunks));
         self.on_all(made)?;
         Ok(false)
     }
@@ -447,7 +447,7 @@ impl<T: Transport> Group<T> {
     /// Sorts the batches that are not committed. Returns whether all are; otherwise a rank failed or gave up a run.
     /// Collective. `known`: the number of failed ranks when the runs of all chunks were found.
     fn external_batches(&mut self, job: &mut ExternalJob, known: usize) -> Result<bool> {
-        let rewound = job.rewind();
+        let rewound = job.attempt(ExternalJob::rewind);
         let unreadable = self.on_all(rewound)?;
         let first = match self.start_batch(job, unreadable)? {
             Some(reading) if self.known_failures() == known => reading,
@@ -478,6 +478,9 @@ impl<T: Transport> Group<T> {
                 return Ok(false);
             };
             let done = job.manifest.done;
+            if sorted.total == 0 && !is_last {
+                return Err(job.no_progress());
+            }
             let blocks = sorted.blocks.into_iter();
             let blocks = blocks.map(|(_, offset, records)| (offset, records));
             if mutant(Mutant::ManifestBeforeCommit) && self.is_writer() {
@@ -504,7 +507,7 @@ impl<T: Transport> Group<T> {
         unreadable: Vec<u32>,
     ) -> Result<Option<Reading>> {
         let gave_up = job.give_up(&unreadable);
-        let proposal = gave_up.and_then(|()| job.propose_end());
+        let proposal = gave_up.and_then(|()| job.attempt(|job| job.propose_end()));
         let record_bytes = job.layout.record_bytes();
         let mut message = vec![u8::from(!unreadable.is_empty())];
         let cut = proposal.as_ref().unwrap_or(&Cut::AllUpper);
@@ -518,8 +521,8 @@ impl<T: Transport> Group<T> {
             }
             cuts.push(Cut::decode(cut, record_bytes)?);
         }
-        let end = first_cut(cuts, &*job.kernel);
-        let (reading, unreadable, error) = match job.start_batch(end) {
+        let started = job.attempt(|job| job.start_batch(first_cut(cuts, &*job.kernel)));
+        let (reading, unreadable, error) = match started {
             Ok(Ok(reading)) => (Some(reading), Vec::new(), None),
             Ok(Err(unreadable)) => (None, unreadable, None),
             Err(error) => (None, Vec::new(), Some(error)),

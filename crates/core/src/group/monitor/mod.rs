@@ -106,7 +106,7 @@ impl<T: Transport> Group<T> {
                     monitor.mark_failed(failed);
                     let mind = Mind::Background(Box::new(monitor));
                     let state = Arc::new(MonitorState::new(ranks, mind, test));
-                    let answer = state.answer();
+                    let answer = state.answer()?;
                     if let Mind::Background(monitor) = &mut *locked(&state.mind) {
                         monitor.set_answer(answer);
                     }

@@ -63,15 +63,19 @@ impl MonitorPolicy {
     }
 
     /// The seconds of time for each second of processor time of this rank; with a test procedure of the caller's,
-    /// the seconds that it takes.
-    fn figure(&self, now: Moment) -> f64 {
+    /// the seconds that it takes. None if that panics: the group logs the error, and the rank counts as healthy.
+    fn figure(&self, now: Moment) -> Option<f64> {
         if self.state.test.is_some() {
             let start = self.clocks.seconds();
-            self.state.answer();
-            return (self.clocks.seconds() - start).max(1e-9);
+            let answer = self.state.answer();
+            let seconds = (self.clocks.seconds() - start).max(1e-9);
+            return answer
+                .map_err(|error| self.state.fail(error))
+                .ok()
+                .map(|_| seconds);
         }
         let share = (now.processor - self.since.processor) / (now.at - self.since.at);
-        1.0 / share.clamp(1e-3, 1.0)
+        Some(1.0 / share.clamp(1e-3, 1.0))
     }
 
     fn report(&mut self, now: Moment) -> Report {
@@ -91,6 +95,7 @@ impl MonitorPolicy {
         // Other threads read the views while the caller's test runs.
         let is_due = self.test_timer.is_due(now.at);
         let figure = self.test_timer.report(now.at).then(|| self.figure(now));
+        let figure = figure.flatten();
         if figure.is_some() {
             self.since = now;
         }

@@ -139,10 +139,11 @@ impl MonitorState {
         }
     }
 
-    pub(super) fn answer(&self) -> u64 {
+    /// Runs the test procedure. `Internal` if it panics.
+    pub(super) fn answer(&self) -> Result<u64> {
         match &self.test {
-            Some(test) => test(),
-            None => count_primes(DEFAULT_LIMIT),
+            Some(test) => caught(|| Ok(test())),
+            None => Ok(count_primes(DEFAULT_LIMIT)),
         }
     }
 
@@ -166,7 +167,7 @@ impl MonitorState {
                 }
                 Action::RunTest { to, number } => {
                     self.answered.fetch_add(1, Ordering::Relaxed);
-                    let answer = self.answer();
+                    let answer = self.answer()?;
                     if let Mind::Background(monitor) = &mut *locked(&self.mind) {
                         actions.extend(monitor.test_done(datagrams.now(), to, number, answer));
                     }

@@ -2,7 +2,7 @@
 
 use crate::sort::pivot::CutPoint;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Result, caught};
+use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
 /// The number of records whose prefixes are computed at once.
@@ -44,7 +44,7 @@ impl Candidates {
     /// As [`Kernel::sort`].
     pub fn of_sorted_copy(origin: u32, records: &[u8], kernel: &dyn Kernel) -> Result<Candidates> {
         let mut copy = kernel.copy(records, &mut |_| {})?;
-        caught(|| kernel.sort(&mut copy))?;
+        kernel.sort(&mut copy)?;
         Ok(Candidates {
             origin,
             records: copy.into(),

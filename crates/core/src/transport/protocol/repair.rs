@@ -23,7 +23,7 @@ impl<F: MpiApi> Protocol<F> {
         let (outcome, agreed) = self.agree_watched(own)?;
         let mixed = agreed & ON_A_FLAG == 0 && !mutant(Mutant::AgreementsNotDistinguished);
         Ok(Agreed {
-            flag: if mixed { !0 } else { agreed & !ON_A_FLAG },
+            flag: (!mixed).then_some(agreed & !ON_A_FLAG),
             faults: outcome == Outcome::Failed || mixed,
         })
     }
@@ -42,14 +42,14 @@ impl<F: MpiApi> Protocol<F> {
         };
         if mutant(Mutant::BarrierReplacesAgreement) && passed != 0 {
             return Ok(Agreed {
-                flag,
+                flag: Some(flag),
                 faults: false,
             });
         }
         let own = flag & !BARRIER_PASSED | passed;
         let (outcome, agreed) = self.agree_watched(own)?;
         Ok(Agreed {
-            flag: agreed & !BARRIER_PASSED,
+            flag: Some(agreed & !BARRIER_PASSED),
             faults: outcome == Outcome::Failed || agreed & BARRIER_PASSED == 0,
         })
     }

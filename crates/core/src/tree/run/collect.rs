@@ -19,7 +19,7 @@ use crate::tree::fold::Concatenate;
 use crate::vcube::{Node, NodeSet};
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// The part of a result that a rank holds.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ impl Collect<'_, '_> {
             match self.engine.commit(complete, node_data.error.as_ref())? {
                 Verdict::Committed => {
                     if let Some(records) = records {
-                        consume_error = consume(&records).err();
+                        consume_error = caught(|| consume(&records)).err();
                     }
                     (at, last) = (window.end, route.chosen);
                     self.progress.at = at;

@@ -185,3 +185,62 @@ fn a_merge_of_bitonic_sequences_is_refused() {
     });
     assert_eq!(statuses(&outcomes.unwrap()), [Some(Status::Argument); 2]);
 }
+
+/// The statuses of a job with another layout. The group can be used afterwards, and no file is left.
+fn statuses_with(world: &World, ranks: usize, layout: Layout) -> Vec<Option<Status>> {
+    let program = move |group: &mut SimGroup<'_>, rank, handle: &_, world: &_| {
+        let sort = ExternalSort {
+            layout: layout.clone(),
+            ..sort_of(world, rank, handle, false)
+        };
+        let outcome = group.external_sort(sort);
+        let sorted = group.sort_keys(&keys(rank))?;
+        assert_eq!(sorted.total(), all_keys(ranks).len() as u64);
+        outcome
+    };
+    let outcomes = try_job(world, ranks, (1, &[]), program).expect("no hang");
+    assert_eq!(world.runs(), 0);
+    statuses(&outcomes)
+}
+
+/// Comparators that contradict themselves propose cuts that no record is before.
+#[test]
+fn comparators_that_are_no_order_end_the_sort_on_all_ranks() {
+    let mut refused = 0;
+    for (salt, ranks) in [(0, 1), (1, 2), (2, 3)] {
+        for layout in super::super::comparators::layouts(salt, RECORD_BYTES) {
+            for memory in [MEMORY, LITTLE_MEMORY] {
+                let world = World::with_memory(143, memory);
+                let found = statuses_with(&world, ranks, layout.clone());
+                let same = found.iter().all(|status| *status == found[0]);
+                let known = [Some(Status::Ok), Some(Status::Callback)].contains(&found[0]);
+                assert!(same && known, "{found:?}");
+                refused += usize::from(found[0] == Some(Status::Callback));
+            }
+        }
+    }
+    assert!(refused > 3);
+}
+
+/// A comparator of a Rust program may panic for a record that one rank has.
+#[test]
+fn a_panic_of_a_comparator_is_an_error_of_all_ranks() {
+    for record in [3_u32, 70, 142] {
+        let compare = move |one: &[u8], other: &[u8]| {
+            assert!(numbers(one).1 != record, "a malformed record");
+            numbers(one).cmp(&numbers(other))
+        };
+        let fields = Fields {
+            record_bytes: RECORD_BYTES,
+            key: KeyKind::Compare as i32,
+            compare: Some(Comparator::new(compare)),
+            ..Fields::default()
+        };
+        let layout = Layout::new(fields).expect("a layout");
+        for memory in [MEMORY, LITTLE_MEMORY] {
+            let world = World::with_memory(143, memory);
+            let found = statuses_with(&world, RANKS, layout.clone());
+            assert_eq!(found, [Some(Status::Callback); RANKS]);
+        }
+    }
+}
