@@ -101,7 +101,8 @@ pub unsafe extern "C" fn ftsort_executor(group: *const Handle, node: i32) -> i32
     }
 }
 
-/// Returns the partner of `node` in dimension `s`: the first fault-free node of c(node,s). [L]
+/// Returns the partner of `node` in dimension `s`: the first fault-free node of c(node,s). With spares it may be the node
+/// of a spare that took over. [L]
 ///
 /// Its executor (ftsort_executor) executes node xor 2^s too; it is the rank with that number, unless a spare took over
 /// from it. If no node of the cluster is fault-free, the executor of node xor 2^s may be another rank than that of `node`.
@@ -123,7 +124,7 @@ pub unsafe extern "C" fn ftsort_partner(group: *const Handle, node: i32, s: u32)
                 return -1;
             }
             node_of(group, node)
-                .and_then(|node| members.cube().partner(node, s, members.faulty_nodes()))
+                .and_then(|node| members.membership().partner(members.cube(), node, s))
                 .map_or(-1, |partner| partner.0 as i32)
         })
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Rank, RankSet};
-use crate::vcube::{Node, NodeSet};
+use crate::vcube::{Node, NodeSet, VCube};
 
 /// A snapshot of the membership: the executor of each node, and the ranks that could keep copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,17 @@ impl Membership {
     pub fn executor(&self, node: Node) -> Option<Rank> {
         let home = (node.0 < self.nodes).then_some(Rank(node.0))?;
         Some(self.moved.get(&node).copied().unwrap_or(home))
+    }
+
+    /// Returns the paper's partner of a node in a dimension: a node of its cluster with the executor of `node` xor
+    /// 2^`dimension`; None if no node of the cluster is fault-free.
+    pub fn partner(&self, cube: &VCube, node: Node, dimension: u32) -> Option<Node> {
+        let neighbour = cube.neighbour(node, dimension);
+        let home = self.executor(neighbour)?.home();
+        // The node of a spare that took over has no share, and counts as faulty.
+        let is_in_cluster = (home.0 ^ neighbour.0) >> dimension == 0;
+        let partner = || cube.partner(node, dimension, &self.faulty);
+        Some(home).filter(|_| is_in_cluster).or_else(partner)
     }
 
     /// Returns the ranks that execute the nodes of a subcube, and the greatest number of these nodes that one of them
@@ -128,6 +139,11 @@ mod tests {
             let nodes: Vec<Node> = nodes.collect();
             for node in &nodes {
                 *counts.entry(members.executor(*node)).or_default() += 1;
+            }
+            for (node, s) in members.cube().nodes().flat_map(|node| (0..members.cube().dimension()).map(move |s| (node, s))) {
+                if let Some(partner) = now.partner(members.cube(), node, s) {
+                    prop_assert_eq!(now.executor(partner), now.executor(members.cube().neighbour(node, s)));
+                }
             }
             let (found, most) = now.executors_of(nodes[0], dimension);
             prop_assert!(found.iter().eq(counts.keys().copied()));
