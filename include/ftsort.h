@@ -286,7 +286,7 @@ typedef enum ftsort_event_kind {
   FTSORT_EVENT_RESTORED = 4,
   FTSORT_EVENT_REPLAY = 5,   /**< `round` is replayed after failures. */
   /** Rank `peer` detected data corruption in `round`, which is replayed, and accuses `rank`, or no rank (-1). A
-   * rank that is accused twice in a row executes no node for the rest of the sort. */
+   * rank that is accused twice executes no node for the rest of the sort. */
   FTSORT_EVENT_CORRUPT = 6,
   FTSORT_EVENT_EXCLUDED = 7, /**< A monitor does not recommend `rank`, which executes no node from now on. */
   FTSORT_EVENT_REJOINED = 8, /**< `rank` is recommended again, and executes nodes from now on. */
@@ -643,8 +643,8 @@ const char *ftsort_status_text(ftsort_status status);
 /**
  * Returns the reason of the last error: the argument and its value, the file, or the rank. [L]
  *
- * \param group  a group; NULL for the last failing call of this thread that has no group (ftsort_sort,
- *               ftsort_group_of, ftsort_init, ftsort_record_of_type, ftsort_rounds_simulate)
+ * \param group  a group; NULL for the last failing call of this thread that has no group, such as ftsort_sort,
+ *               ftsort_init, ftsort_result_block and calls with a NULL group
  * \return a NUL-terminated text, valid until the next call with this group (for NULL, until the next failing call
  *         of this thread without a group); empty if no call failed; never NULL
  */

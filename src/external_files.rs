@@ -40,7 +40,13 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Error {
-    let text = format!("cannot read the source {}: {error}", path.display());
+    let remedy = match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            "; all sources stay open: raise the limit of open files (ulimit -n), or sort fewer at a time"
+        }
+        _ => "",
+    };
+    let text = format!("cannot read the source {}: {error}{remedy}", path.display());
     Error::new(Status::Store, text)
 }
 

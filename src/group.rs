@@ -20,6 +20,7 @@
 //! ```
 
 use std::ffi::c_int;
+use std::io::Write;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::rc::Rc;
@@ -338,20 +339,22 @@ impl Group {
     pub(crate) fn finish_before_exit(&mut self) -> Result<bool> {
         let no_failures = self.core.finish()?;
         self.monitor = None;
-        if !no_failures || heartbeats_have_a_thread() {
+        if !no_failures {
             return Ok(false);
         }
-        // MPI_Finalize waits for ranks outside of the group too.
-        let sees_failures = self.core.transport().mpi().has_world_failures()?;
+        // MPI_Finalize waits for ranks outside of the group too. Other ranks wait for this agreement.
+        let sees_failures = self.core.transport().mpi().has_world_failures();
+        let may_finalize = !sees_failures.unwrap_or(true) && !heartbeats_have_a_thread();
         // A rank may fail in the agreement itself.
-        let (all_see_none, failures) = self.core.agree((!sees_failures).into())?;
-        Ok(all_see_none == 1 && failures == 0)
+        let (all_may, failures) = self.core.agree(may_finalize.into())?;
+        Ok(all_may == 1 && failures == 0)
     }
 
     /// Ends the process. It replaces `exit` and MPI_Finalize, which can wait for failed ranks without end.
     /// Collective.
     pub fn leave(mut self, exit_code: i32) -> ! {
         let may_finalize = self.finish_before_exit().unwrap_or(false);
+        let _ = std::io::stdout().flush();
         let release = || {
             drop(self);
             Ok(())

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use twox_hash::XxHash3_64;
 
+use crate::control_group;
 use ftsort_core::group::HostBudget;
 use ftsort_core::group::config::hash_of;
 use ftsort_core::members::Rank;
@@ -122,7 +123,7 @@ pub(crate) fn identity(host: &str, rank: Rank) -> (u64, u64) {
 /// Bytes that all processes together could allocate now; no limit where the system does not report one.
 struct Room {
     system: u64,
-    /// In this process's control group; no limit if that is the whole system.
+    /// In this process's control groups; no limit if they have none.
     group: u64,
 }
 
@@ -130,18 +131,12 @@ impl Room {
     fn now() -> Room {
         let mut system = sysinfo::System::new();
         system.refresh_memory();
-        // The kernel's figure for free memory in a control group does not count cached files, which it would
-        // give back.
-        let group = system.cgroup_limits();
-        let group = group.filter(|group| group.total_memory < system.total_memory());
         Room {
             system: match system.available_memory() {
                 0 => u64::MAX,
                 free => free,
             },
-            group: group.map_or(u64::MAX, |group| {
-                group.total_memory.saturating_sub(group.rss)
-            }),
+            group: control_group::room().unwrap_or(u64::MAX),
         }
     }
 

@@ -36,6 +36,7 @@
 //! ```
 
 pub mod capi;
+mod control_group;
 mod external_files;
 pub mod group;
 mod host;

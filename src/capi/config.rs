@@ -92,7 +92,7 @@ pub enum ftsort_event_kind {
     /// `round` is replayed after failures.
     FTSORT_EVENT_REPLAY = 5,
     /// Rank `peer` detected data corruption in `round`, which is replayed, and accuses `rank`, or no rank (-1). A rank
-    /// that is accused twice in a row executes no node for the rest of the sort.
+    /// that is accused twice executes no node for the rest of the sort.
     FTSORT_EVENT_CORRUPT = 6,
     /// A monitor does not recommend `rank`, which executes no node from now on.
     FTSORT_EVENT_EXCLUDED = 7,

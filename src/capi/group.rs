@@ -342,8 +342,8 @@ pub(super) unsafe fn free(handle: *mut Handle) {
 
 /// Returns the reason of the last error: the argument and its value, the file, or the rank. [L]
 ///
-/// \param group  a group; NULL for the last failing call of this thread that has no group (ftsort_sort,
-///               ftsort_group_of, ftsort_init, ftsort_record_of_type, ftsort_rounds_simulate)
+/// \param group  a group; NULL for the last failing call of this thread that has no group, such as ftsort_sort,
+///               ftsort_init, ftsort_result_block and calls with a NULL group
 /// \return a NUL-terminated text, valid until the next call with this group (for NULL, until the next failing
 ///         call of this thread without a group); empty if no call failed; never NULL
 ///

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use super::group::free;
-use super::guard::{caught_silently, keep_text};
+use super::guard::{caught_silently, keep_text, without_group};
 use super::handle::{Handle, live, on_group};
 use super::one_call::detach;
 use super::status::ftsort_status;
@@ -22,10 +22,7 @@ use ftsort_kernels::error::Status;
 #[unsafe(no_mangle)]
 pub extern "C" fn ftsort_prepare() -> ftsort_status {
     // SAFETY: documented: before MPI_Init, with one thread.
-    match unsafe { prepare() } {
-        Ok(()) => Status::Ok as ftsort_status,
-        Err(error) => error.status as ftsort_status,
-    }
+    without_group(|| unsafe { prepare() })
 }
 
 /// Lets FTSORT_FAULTS inject failures into later groups, in tests: see docs/fault-injection.md. [L]

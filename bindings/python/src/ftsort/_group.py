@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import operator
@@ -515,9 +516,10 @@ class Group(NotCopied, Queries, ExternalSorts):
             status, is_valid = self._agree(pointer, True)
             if status == 0 and not is_valid:
                 return PeerArgumentError.status
-            sys.stdout.flush()
-            sys.stderr.flush()
-            logging.shutdown()
+            # The other ranks wait: an error must not keep this one.
+            for flush in (lambda: sys.stdout.flush(), lambda: sys.stderr.flush(), logging.shutdown):
+                with contextlib.suppress(Exception):
+                    flush()
             if self._has_files:
                 # No array is used any more, because the process ends.
                 for owned in list(self._owned):

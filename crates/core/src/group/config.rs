@@ -125,7 +125,7 @@ impl GroupConfig {
             && self.repair == Repair::Shrink
         {
             return refuse(format!(
-                "the timeout is {timeout} seconds, but the barriers of Repair::Shrink have no timeout"
+                "the timeout is {timeout} seconds, but the barriers of Repair::Shrink have none: use Timeout::Never or Repair::Agree"
             ));
         }
         Ok(())
@@ -139,13 +139,16 @@ impl GroupConfig {
             StoreChoice::Directory(_) => hash_of(usize::MAX),
         };
         vec![
-            ("config.algorithm or config.pivot", hash_of(self.method)),
+            (
+                "config.algorithm, config.pivot or the checks of 1989 in config.checks",
+                hash_of(self.method),
+            ),
             ("config.store, replicas, parity or parity_group", store),
             ("the presence of config.reload", u64::from(reloads)),
             ("config.repair", self.repair as u64),
             ("config.dense", u64::from(self.dense)),
             ("config.checks", hash_of(self.checks)),
-            ("config.min_survivors", self.min_survivors as u64),
+            ("config.min_survivors", self.min_survivors.max(1) as u64),
             ("config.spares", self.spares as u64),
             (
                 "the presence of a timeout",

@@ -34,6 +34,8 @@ struct PreparedArrays<'a> {
     orders: Vec<usize>,
     /// The caller's arrays.
     given: Vec<&'a [u8]>,
+    /// Whether records with equal keys must keep their order, for each array.
+    stable: Vec<bool>,
     /// All records, one array after the other.
     whole: Buffer,
 }
@@ -65,6 +67,7 @@ impl<'a> PreparedArrays<'a> {
             layouts,
             orders,
             whole: concatenated(&given)?,
+            stable: arrays.iter().map(|array| array.stable).collect(),
             given,
         })
     }
@@ -82,13 +85,13 @@ impl<'a> PreparedArrays<'a> {
             .collect()
     }
 
-    /// A hash of the number of arrays and their layouts.
+    /// A hash of the number of arrays, their layouts, and whether they are stable.
     fn fingerprint(&self) -> u64 {
         let layouts: Vec<u64> = self.layouts.iter().map(Layout::fingerprint).collect();
+        let records = self.orders.iter().zip(&self.stable);
         hash_of(
-            self.orders
-                .iter()
-                .map(|order| layouts[*order])
+            records
+                .map(|(order, stable)| (layouts[*order], stable))
                 .collect::<Vec<_>>(),
         )
     }

@@ -236,7 +236,10 @@ impl<T: Transport> Group<T> {
         self.keeping_stats(|group| {
             let restored = group.engage(step, |engine, beside| {
                 let Some(retained) = &mut safety.retained else {
-                    let reason = "and the result has no redundancy: use a store that has, and do not set release_after_run";
+                    let reason = match safety.stored {
+                        Some(_) => "and the stored states of the result were replaced: recover it before others are stored",
+                        None => "and the result has no redundancy: use a store that has, and do not set release_after_run",
+                    };
                     // Idle spares and excluded ranks have no blocks.
                     let mut without = safety.absent.clone();
                     for rank in Rank::all(engine.members().ranks()) {

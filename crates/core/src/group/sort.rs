@@ -297,7 +297,7 @@ impl<T: Transport> Group<T> {
         let prepared = self.agree_on_checked(prepared)?;
         let kernel = &*prepared.kernel;
         let given = prepared.given;
-        let method = self.choose_method(given.len(), kernel.record_bytes())?;
+        let method = self.choose_method(given.len(), kernel)?;
         self.last_run = Some(LastRun::Sort(method));
         let dimension = self.members.cube().dimension();
         let sort = method.on(kernel, dimension);
@@ -447,7 +447,7 @@ impl<T: Transport> Group<T> {
     }
 
     /// The configured algorithm, or the best for the number of ranks and the size. Collective on many ranks.
-    fn choose_method(&mut self, input_bytes: usize, record_bytes: usize) -> Result<Method> {
+    fn choose_method(&mut self, input_bytes: usize, kernel: &dyn Kernel) -> Result<Method> {
         if let Some(method) = self.config.method {
             return Ok(method);
         }
@@ -459,7 +459,8 @@ impl<T: Transport> Group<T> {
         let work = Work {
             ranks,
             input_bytes: total as f64 / ranks as f64,
-            record_bytes,
+            record_bytes: kernel.record_bytes(),
+            key_bytes: kernel.key_range().len(),
             fan_out: self.transport.fan_out(),
         };
         let network = match self.members.is_one_host() {

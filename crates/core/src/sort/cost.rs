@@ -7,7 +7,7 @@
 
 use super::PivotRule;
 use super::method::Method;
-use super::pivot::{Division, most_samples};
+use super::pivot::{Division, most_samples, sample_bytes};
 
 /// The parameters of a network, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +48,8 @@ pub struct Work {
     pub input_bytes: f64,
     /// The size of a record in bytes.
     pub record_bytes: usize,
+    /// The size of its key in bytes.
+    pub key_bytes: usize,
     /// The number of ranks with which a rank exchanges control messages in one step.
     pub fan_out: usize,
 }
@@ -83,6 +85,9 @@ pub fn choose(work: &Work, network: &Network) -> Choice {
     }
 }
 
+/// The bytes of a cut without its key: its kind, and the varints of its origin and position.
+const NUMBER_BYTES: f64 = 6.0;
+
 /// Returns the predicted seconds of the exchanges of a sort; of sorts other than sample sort and HyperQuickSort those of
 /// HyperQuickSort.
 pub fn predicted(method: Method, work: &Work, network: &Network) -> f64 {
@@ -91,12 +96,17 @@ pub fn predicted(method: Method, work: &Work, network: &Network) -> f64 {
         Method::SampleSort(levels) => levels.min(dimension).max(1),
         _ => dimension.max(1),
     };
+    // The messages of sample sort have only the keys of the records at which it cuts.
+    let cut = match method {
+        Method::SampleSort(_) => work.key_bytes as f64 + NUMBER_BYTES,
+        _ => sample_bytes(work.record_bytes) as f64,
+    };
     let mut scope = dimension;
     let mut runs = 1.0;
     let mut seconds = 0.0;
     for round in 0..rounds {
         let width = scope.div_ceil(rounds - round);
-        seconds += round_seconds(work, network, (scope, width), runs);
+        seconds += round_seconds(work, network, (scope, width), (runs, cut));
         scope -= width;
         runs *= f64::from(1_u32 << width);
     }
@@ -104,14 +114,16 @@ pub fn predicted(method: Method, work: &Work, network: &Network) -> f64 {
 }
 
 /// The seconds of a round in which subcubes of dimension `scope` are divided into 2^`width` parts: a decision, an
-/// exchange of blocks of so many runs, and an agreement.
-fn round_seconds(work: &Work, network: &Network, (scope, width): (u32, u32), runs: f64) -> f64 {
+/// exchange of blocks of so many runs, and an agreement. `cut`: the bytes of a point at which records are cut.
+fn round_seconds(
+    work: &Work,
+    network: &Network,
+    (scope, width): (u32, u32),
+    (runs, cut): (f64, f64),
+) -> f64 {
     /// The bytes of a run in the header of a block.
     const RUN_BYTES: f64 = 20.0;
-    /// The bytes of a cut without its key: its kind, and the varints of its origin and position.
-    const NUMBER_BYTES: f64 = 6.0;
     let parts = f64::from(1_u32 << width);
-    let cut = work.record_bytes as f64 + NUMBER_BYTES;
     let subcubes = work.ranks as f64 / f64::from(1_u32 << scope);
     let division = Division {
         nodes: 1 << scope,
@@ -150,6 +162,7 @@ mod tests {
             ranks,
             input_bytes,
             record_bytes: 8,
+            key_bytes: 8,
             fan_out: 8,
         };
         choose(&work, &Network::SEVERAL_HOSTS).method
@@ -169,6 +182,25 @@ mod tests {
         assert_eq!(best(1024, 1e4), Method::SampleSort(2));
     }
 
+    /// Two levels move each record twice, and have fewer cuts. The cuts have only keys.
+    #[test]
+    fn large_records_do_not_make_cuts_expensive() {
+        let work = |key_bytes| Work {
+            ranks: 256,
+            input_bytes: 1e6,
+            record_bytes: 4096,
+            key_bytes,
+            fan_out: 8,
+        };
+        let seconds =
+            |key_bytes, method| predicted(method, &work(key_bytes), &Network::SEVERAL_HOSTS);
+        for method in [Method::SampleSort(1), Method::SampleSort(2)] {
+            assert!(5.0 * seconds(8, method) < seconds(4096, method));
+        }
+        let whole = Method::HyperQuickSort(PivotRule::Sampled);
+        assert_eq!(seconds(8, whole), seconds(4096, whole));
+    }
+
     proptest! {
         #[test]
         fn predictions_grow_with_the_data(
@@ -177,7 +209,7 @@ mod tests {
             more in 1_f64..1e9,
             method in prop::sample::select(&CANDIDATES[..]),
         ) {
-            let work = Work { ranks, input_bytes: bytes, record_bytes: 8, fan_out: 8 };
+            let work = Work { ranks, input_bytes: bytes, record_bytes: 8, key_bytes: 8, fan_out: 8 };
             let larger = Work { input_bytes: bytes + more, ..work };
             let network = Network::SEVERAL_HOSTS;
             let (small, large) = (predicted(method, &work, &network), predicted(method, &larger, &network));

@@ -44,23 +44,25 @@ impl Filter {
         let size = kernel.record_bytes();
         let mut runs = Vec::with_capacity(input.runs.len());
         for run in input.runs {
-            let mut chosen = Buffer::default();
-            let mut equal = 0;
-            for record in run.data.chunks_exact(size) {
-                let is_chosen = match kernel.compare(record, last) {
+            let chosen = || {
+                let mut equal = 0;
+                let records = run.data.chunks_exact(size);
+                records.filter(move |record| match kernel.compare(record, last) {
                     Ordering::Less => true,
                     Ordering::Greater => false,
                     Ordering::Equal => {
                         equal += 1;
                         run.origin < *origin || run.origin == *origin && equal <= *most
                     }
-                };
-                if is_chosen {
-                    chosen.append(record)?;
-                }
+                })
+            };
+            // A buffer that grows would need the memory of three runs.
+            let mut data = Buffer::zeroed(chosen().count() * size)?;
+            for (place, record) in data.chunks_exact_mut(size).zip(chosen()) {
+                place.copy_from_slice(record);
             }
             runs.push(Run {
-                data: chosen.into(),
+                data: data.into(),
                 ..run
             });
         }

@@ -186,6 +186,10 @@ impl NamedStates {
         loop {
             self.begin_change(&draft, &manifest.encode(), group)?;
             if let Err(error) = self.files.name_draft(&draft, &self.file) {
+                if error.kind() == ErrorKind::NotFound {
+                    // A rank that counts as failed, and has been stopped, removes the drafts of all groups.
+                    continue;
+                }
                 let _ = self.files.remove(&draft);
                 return Err(refusal("write", &*self.files, &self.file, &error));
             }

@@ -141,7 +141,8 @@ impl Pages {
             return false;
         };
         let source = &mut self[unit.clone()];
-        let is_donated = move_memory(source, to) || discard(source);
+        let may_move = ProcessPages::get().lock().may_move();
+        let is_donated = may_move && move_memory(source, to) || discard(source);
         if is_donated {
             let before = self.committed.len();
             match first {

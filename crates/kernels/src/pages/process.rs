@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memmap2::MmapMut;
 
-use super::remap::{first_unit, move_memory};
+use super::remap::{first_unit, most_bytes, move_memory};
 use super::{SLACK, prevent_reclaim};
 
 /// The pages of this process that no [`super::Pages`] uses and that are retained for the next one.
@@ -129,6 +129,9 @@ impl State {
     /// Moves the memory of a free piece to `unit`; of a piece that has donated memory before, if there is one. Returns
     /// false if no free piece has a whole unit, or memory cannot be moved.
     pub fn fill(&mut self, unit: &mut [u8]) -> bool {
+        if !self.may_move() {
+            return false;
+        }
         let is_broken = |piece: &FreePiece| piece.from > 0 && piece.has_unit();
         let broken = self.free.iter().rposition(is_broken);
         let Some(index) = broken.or_else(|| self.free.iter().rposition(FreePiece::has_unit)) else {
@@ -149,6 +152,11 @@ impl State {
             self.free.remove(index);
         }
         true
+    }
+
+    /// Whether there are so few pieces that memory may be moved.
+    pub fn may_move(&self) -> bool {
+        self.used.saturating_add(self.free_bytes()) <= most_bytes()
     }
 
     /// Gives free pieces back to the system, the oldest first, until free and used bytes together are at most the peak.

@@ -9,6 +9,7 @@
 //! overwritten.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use memmap2::MmapMut;
 
@@ -47,6 +48,19 @@ pub fn map(len: usize) -> Option<MmapMut> {
 #[cfg(not(target_os = "linux"))]
 pub fn map(len: usize) -> Option<MmapMut> {
     MmapMut::map_anon(len).ok()
+}
+
+/// Returns how many bytes of pieces may exist while memory is moved. A unit that was moved can be a mapping of its own, and
+/// the system limits the mappings of a process, which MPI, threads and allocators need, too.
+pub fn most_bytes() -> usize {
+    /// The system's default.
+    const MAPPINGS: usize = 65_530;
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+        let limit = limit.ok().and_then(|text| text.trim().parse().ok());
+        (limit.unwrap_or(MAPPINGS) / 2).saturating_mul(UNIT)
+    })
 }
 
 /// Returns the first whole unit of `bytes` between the offsets `from` and `to`.

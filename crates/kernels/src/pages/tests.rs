@@ -217,3 +217,23 @@ fn released_bytes_on_both_sides_of_the_needed_ones_are_donated() {
     };
     assert!((kept..=kept + UNIT).contains(&source.committed(LEN)));
 }
+
+/// Each unit that has moved can be a mapping of its own, of which the system allows a limited number.
+#[test]
+fn memory_is_not_moved_beside_very_many_bytes() {
+    let mut state = State {
+        free: vec![FreePiece {
+            map: map(4 * UNIT).unwrap(),
+            from: 0,
+            to: 4 * UNIT,
+        }],
+        used: usize::MAX - 8 * UNIT,
+        peak: usize::MAX,
+        retentions: 1,
+    };
+    let mut unit = map(UNIT).unwrap();
+    assert!(!state.may_move() && !state.fill(&mut unit));
+    state.used = 0;
+    assert!(state.may_move());
+    assert_eq!(state.fill(&mut unit), cfg!(target_os = "linux"));
+}

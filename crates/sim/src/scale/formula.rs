@@ -14,6 +14,7 @@ pub fn predicted_seconds(setting: &ScaleSetting, model: &NetworkModel) -> f64 {
         ranks: setting.ranks,
         input_bytes,
         record_bytes: setting.record_bytes,
+        key_bytes: setting.record_bytes,
         fan_out: ProtocolConfig::FAN_OUT,
     };
     let network = Network {

@@ -101,7 +101,13 @@ struct Written {
 impl ExternalSort {
     /// A hash of all that must be the same on all ranks.
     fn fingerprint(&self) -> u64 {
-        hash_of((self.layout.fingerprint(), &self.output, self.resume))
+        let has_file = self.files.places.output.keeps_files();
+        hash_of((
+            self.layout.fingerprint(),
+            &self.output,
+            self.resume,
+            has_file,
+        ))
     }
 }
 
