@@ -86,14 +86,18 @@ fn all_ranks_learn_that_a_comparator_failed_on_one() {
 }
 
 /// Rank 0 wants a stable sort, and the others do not. Returns the statuses.
-fn sorts_of_different_stability() -> Vec<Option<Status>> {
-    let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
+fn sorts_of_different_stability(many: bool) -> Vec<Option<Status>> {
+    let outcomes = play_group(3, 1, GroupConfig::default(), "", move |rank, group| {
         let keys = keys(rank);
-        let sorted = group.sort(SortInput {
+        let input = SortInput {
             stable: rank == Rank(0),
             ..SortInput::of_keys(&keys)
-        });
-        used_again(group, sorted.map(drop))
+        };
+        let sorted = match many {
+            true => group.sort_many(vec![input]).map(drop),
+            false => group.sort(input).map(drop),
+        };
+        used_again(group, sorted)
     });
     statuses(&outcomes)
 }
@@ -101,8 +105,11 @@ fn sorts_of_different_stability() -> Vec<Option<Status>> {
 #[test]
 fn sorts_of_different_stability_are_refused() {
     let refused = [Some(Status::Argument); 3];
-    assert_eq!(sorts_of_different_stability(), refused);
-    let found = with_mutant(Mutant::StabilityNotCompared, sorts_of_different_stability);
+    for many in [false, true] {
+        assert_eq!(sorts_of_different_stability(many), refused);
+    }
+    let found = || sorts_of_different_stability(false);
+    let found = with_mutant(Mutant::StabilityNotCompared, found);
     assert_ne!(found, refused);
 }
 
