@@ -113,6 +113,16 @@ mod tests {
         )
     }
 
+    /// Weights end with the monitor that decided on them.
+    #[test]
+    fn readmitted_ranks_have_equal_weights() {
+        let mut members = Members::new(Rank(0), 2);
+        members.weigh(&[1, 16]);
+        members.exclude(&set(2, &[1]));
+        members.readmit_all();
+        assert!(!members.has_weights() && members.executing().contains(Rank(1)));
+    }
+
     proptest! {
         /// The figures that follow from the moved nodes are those of a search in all nodes.
         #[test]

@@ -12,6 +12,7 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::record::{KeyKind, PlainKey, Word};
+use ftsort_kernels::with_number;
 
 /// The function that an aggregate computes. The numbers are those of `ftsort_aggregation` in the C interface.
 #[repr(i32)]
@@ -156,19 +157,7 @@ impl Aggregate {
             place.copy_from_slice(&value.to_ne_bytes());
             return;
         }
-        match self.kind {
-            KeyKind::I8 => number::<i8>(value, place),
-            KeyKind::U8 => number::<u8>(value, place),
-            KeyKind::I16 => number::<i16>(value, place),
-            KeyKind::U16 => number::<u16>(value, place),
-            KeyKind::I32 => number::<i32>(value, place),
-            KeyKind::U32 => number::<u32>(value, place),
-            KeyKind::I64 => number::<i64>(value, place),
-            KeyKind::U64 => number::<u64>(value, place),
-            KeyKind::F32 => number::<f32>(value, place),
-            KeyKind::F64 => number::<f64>(value, place),
-            _ => {}
-        }
+        with_number!(self.kind, T => number::<T>(value, place), _ => {});
     }
 }
 
@@ -458,6 +447,24 @@ mod tests {
         let records: Vec<u8> = (0..20).flat_map(|key| record(key, 0, 0.0)).collect();
         let summary = Summary::of(Node(0), &records, &*kernel, &[Aggregate::COUNT]);
         assert_eq!((summary.records, summary.groups > 0), (20, true));
+    }
+
+    /// Another type of the same size has another order.
+    #[test]
+    fn the_least_and_the_greatest_of_every_kind_are_those_of_its_type() {
+        macro_rules! check {
+            ($($kind:ident $number:ty),*) => {$(
+                for (function, expected) in [(Aggregation::Least, <$number>::MIN), (Aggregation::Greatest, <$number>::MAX)] {
+                    let size = size_of::<$number>();
+                    let aggregate = Aggregate::new(function, KeyKind::$kind, 0, size).unwrap();
+                    let of = |number: $number| aggregate.of(&number.to_ne_bytes(), size);
+                    let mut place = vec![0; size];
+                    aggregate.write(aggregate.merge(of(<$number>::MAX), of(<$number>::MIN)), &mut place);
+                    assert_eq!(place, expected.to_ne_bytes());
+                }
+            )*};
+        }
+        check!(I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64, F32 f32, F64 f64);
     }
 
     /// Numbers of each kind are widened with their sign.

@@ -266,6 +266,41 @@ impl Rounds for LongProposal {
     }
 }
 
+/// An algorithm with a decision that exceeds the limit.
+struct LongDecision;
+
+impl Rounds for LongDecision {
+    fn plan(&self, dimension: u32) -> Vec<Round> {
+        LongProposal.plan(dimension)
+    }
+    fn propose(&self, _task: &Task<'_>) -> Result<Slice> {
+        bytes(&[1])
+    }
+    fn decide(&self, _task: &Task<'_>, _proposals: &[(Node, Slice)]) -> Result<Slice> {
+        bytes(&[1; 9])
+    }
+    fn share_limit(&self) -> usize {
+        8
+    }
+    fn absorb(&self, task: &Task<'_>, _inbox: Slice) -> Result<Slice> {
+        Ok(task.state.clone())
+    }
+}
+
+/// An algorithm that writes to the state that it was given.
+struct ChangesState;
+
+impl Rounds for ChangesState {
+    fn plan(&self, _dimension: u32) -> Vec<Round> {
+        vec![Round::local()]
+    }
+    fn absorb(&self, task: &Task<'_>, _inbox: Slice) -> Result<Slice> {
+        // SAFETY: a program in C can do this; no other reference is used meanwhile.
+        unsafe { task.state.as_ptr().cast_mut().write(7) };
+        Ok(Slice::default())
+    }
+}
+
 /// An algorithm with a limit that no message can have.
 struct Unlimited;
 
@@ -294,4 +329,22 @@ fn rejects_a_proposal_that_exceeds_the_limit() {
     assert_eq!(error.status, Status::Callback);
     let expected = "the proposal of node 2 in round 1 has 9 bytes, more than the limit of 8 bytes";
     assert!(error.text.contains(expected), "{}", error.text);
+}
+
+#[test]
+fn rejects_a_decision_that_exceeds_the_limit() {
+    let error = run_all_nodes(&LongDecision, &[vec![], vec![], vec![]]).unwrap_err();
+    assert_eq!(error.status, Status::Callback);
+    assert!(
+        error.text.contains("the decision of node"),
+        "{}",
+        error.text
+    );
+}
+
+#[test]
+fn a_callback_that_writes_to_the_state_is_not_pure() {
+    let states = vec![vec![1, 2, 3]; 4];
+    let error = run_all_nodes(&PurityCheck(&ChangesState), &states).unwrap_err();
+    assert_eq!(error.status, Status::Callback);
 }

@@ -163,6 +163,13 @@ fn close(file: File) -> io::Result<()> {
     }
 }
 
+/// Waits for the storage.
+fn durable(sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    #[cfg(test)]
+    tests::SYNCS.set(tests::SYNCS.get() + 1);
+    sync()
+}
+
 impl Files for Disk {
     fn another(&self) -> Box<dyn Files> {
         Box::new(self.clone())
@@ -193,20 +200,21 @@ impl Files for Disk {
         if !self.options.sync {
             return Ok(());
         }
-        self.open_own(name, OpenOptions::new().read(true))?
-            .sync_all()
+        let file = self.open_own(name, OpenOptions::new().read(true))?;
+        durable(|| file.sync_all())
     }
 
     fn flush(&mut self, name: &str) -> io::Result<()> {
-        self.open_own(name, OpenOptions::new().read(true))?
-            .sync_data()
+        let file = self.open_own(name, OpenOptions::new().read(true))?;
+        durable(|| file.sync_data())
     }
 
     fn sync_names(&mut self) -> io::Result<()> {
         if !self.options.sync {
             return Ok(());
         }
-        File::open(&self.folder)?.sync_all()
+        let folder = File::open(&self.folder)?;
+        durable(|| folder.sync_all())
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
@@ -239,9 +247,15 @@ impl Files for Disk {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::os::unix::fs::{chown, symlink};
 
     use super::*;
+
+    thread_local! {
+        /// How often this thread has waited for the storage.
+        pub(super) static SYNCS: Cell<u32> = const { Cell::new(0) };
+    }
 
     /// A directory that is removed with its files at the end of a test.
     struct Scratch(PathBuf);
@@ -395,7 +409,10 @@ mod tests {
     #[test]
     fn syncs_files_and_names_where_it_must() {
         let folder = Scratch::new("sync");
+        let syncs = SYNCS.get();
         folder.disk().sync("absent").unwrap();
+        folder.disk().sync_names().unwrap();
+        assert_eq!(SYNCS.get(), syncs);
         assert_eq!(kind(folder.disk().flush("absent")), ErrorKind::NotFound);
         let options = FileOptions {
             group_access: false,
@@ -404,8 +421,13 @@ mod tests {
         let mut disk = Disk::new(&folder.0, options);
         assert_eq!(kind(disk.sync("absent")), ErrorKind::NotFound);
         disk.write("a", &[b"1"]).unwrap();
-        disk.sync("a").unwrap();
-        disk.flush("a").unwrap();
-        disk.sync_names().unwrap();
+        for (number, sync) in (syncs + 1..).zip([
+            |disk: &mut Disk| disk.sync("a"),
+            |disk: &mut Disk| disk.flush("a"),
+            |disk: &mut Disk| disk.sync_names(),
+        ]) {
+            sync(&mut disk).unwrap();
+            assert_eq!(SYNCS.get(), number);
+        }
     }
 }

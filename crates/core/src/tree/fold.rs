@@ -13,6 +13,7 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::record::KeyKind;
+use ftsort_kernels::with_number;
 
 /// Concatenates contributions in the order of nodes.
 pub struct Concatenate;
@@ -144,20 +145,8 @@ impl MergeOperator for Elementwise {
         self.check(low)?;
         let mut out = Buffer::copy_of(low)?;
         let operation = self.operation;
-        match self.kind {
-            KeyKind::I8 => combine::<i8>(operation, &mut out, high),
-            KeyKind::U8 => combine::<u8>(operation, &mut out, high),
-            KeyKind::I16 => combine::<i16>(operation, &mut out, high),
-            KeyKind::U16 => combine::<u16>(operation, &mut out, high),
-            KeyKind::I32 => combine::<i32>(operation, &mut out, high),
-            KeyKind::U32 => combine::<u32>(operation, &mut out, high),
-            KeyKind::I64 => combine::<i64>(operation, &mut out, high),
-            KeyKind::U64 => combine::<u64>(operation, &mut out, high),
-            KeyKind::F32 => combine::<f32>(operation, &mut out, high),
-            KeyKind::F64 => combine::<f64>(operation, &mut out, high),
-            // `check` refuses kinds that are not numbers.
-            _ => {}
-        }
+        // `check` refuses kinds that are not numbers.
+        with_number!(self.kind, T => combine::<T>(operation, &mut out, high), _ => {});
         Ok(out)
     }
 

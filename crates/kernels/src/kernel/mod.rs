@@ -29,6 +29,7 @@ pub use pool::{TASKS_PER_THREAD, ThreadPool, Threads, without_signals};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::record::{Descending, KeyKind, Layout, PlainKey};
+use crate::with_number;
 
 /// A function that is called with consecutive pieces of a block, each of whole records.
 pub type Visitor<'a> = dyn FnMut(&[u8]) + Send + 'a;
@@ -125,24 +126,7 @@ fn kernel_on(layout: &Layout, pool: ThreadPool) -> Box<dyn Kernel> {
         return Box::new(records::Records::new(layout, pool));
     }
     let descending = layout.is_descending();
-    match layout.kind() {
-        KeyKind::I8 => plain::<i8>(pool, descending),
-        KeyKind::U8 => plain::<u8>(pool, descending),
-        KeyKind::I16 => plain::<i16>(pool, descending),
-        KeyKind::U16 => plain::<u16>(pool, descending),
-        KeyKind::I32 => plain::<i32>(pool, descending),
-        KeyKind::U32 => plain::<u32>(pool, descending),
-        KeyKind::I64 => plain::<i64>(pool, descending),
-        KeyKind::U64 => plain::<u64>(pool, descending),
-        KeyKind::F32 => plain::<f32>(pool, descending),
-        KeyKind::F64 => plain::<f64>(pool, descending),
-        KeyKind::Bytes
-        | KeyKind::Compare
-        | KeyKind::Text
-        | KeyKind::Text16
-        | KeyKind::Text32
-        | KeyKind::List => Box::new(records::Records::new(layout, pool)),
-    }
+    with_number!(layout.kind(), T => plain::<T>(pool, descending), _ => Box::new(records::Records::new(layout, pool)))
 }
 
 /// Returns a kernel on the caller's thread for records of `record_bytes` bytes that begin with their key.

@@ -38,6 +38,25 @@ pub enum KeyKind {
     List = 16,
 }
 
+/// Evaluates an expression with a type that stands for the number type of a kind, or another expression for a kind that is no
+/// number: `with_number!(kind, T => size_of::<T>(), _ => 0)`.
+#[macro_export]
+macro_rules! with_number {
+    ($kind:expr, $number:ident => $of_number:expr, _ => $other:expr) => {
+        $crate::with_number!(@ $kind, $number, $of_number, $other;
+            I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64, F32 f32, F64 f64)
+    };
+    (@ $kind:expr, $number:ident, $of_number:expr, $other:expr; $($name:ident $type:ty),*) => {
+        match $kind {
+            $($crate::record::KeyKind::$name => {
+                type $number = $type;
+                $of_number
+            })*
+            _ => $other,
+        }
+    };
+}
+
 impl KeyKind {
     /// All kinds.
     pub const ALL: [KeyKind; 16] = [

@@ -24,6 +24,8 @@ struct TestNetwork {
     /// The time of each rank's test procedure, and its result.
     test_seconds: Vec<f64>,
     answers: Vec<u64>,
+    /// A tester whose tests take no longer than usual, whatever `test_seconds` has.
+    fast_for: Option<Rank>,
     failed: RankSet,
     /// A message is lost once in so many times, and duplicated as often. 0: never.
     lost: u64,
@@ -40,6 +42,7 @@ impl TestNetwork {
             now: 0.0,
             test_seconds: vec![0.01; ranks],
             answers: vec![count_primes(DEFAULT_LIMIT); ranks],
+            fast_for: None,
             failed: RankSet::new(ranks),
             lost: 0,
             sent: 0,
@@ -64,7 +67,11 @@ impl TestNetwork {
             let jitter = self.random.below(1000) as f64 / 1e6;
             match action {
                 Action::RunTest { to, number } => {
-                    let time = self.now + self.test_seconds[rank.index()] + jitter;
+                    let seconds = match self.fast_for == Some(to) {
+                        true => 0.01,
+                        false => self.test_seconds[rank.index()],
+                    };
+                    let time = self.now + seconds + jitter;
                     self.at(time, NetworkEvent::TestDone(rank, to, number));
                 }
                 Action::Send { to, message } => {
@@ -190,6 +197,22 @@ fn a_slow_rank_is_excluded_and_comes_back() {
         let view = network.monitors[2].view(Rank(3));
         assert!(view.recommended && view.counter == 2 && view.last_reply.is_some());
     }
+}
+
+/// Most testers measure the rank as slow, and vote against its return.
+#[test]
+fn a_rank_that_is_fast_for_one_tester_does_not_come_back() {
+    let options = MonitorOptions {
+        learn_late: false,
+        ..MonitorOptions::default()
+    };
+    let mut network = TestNetwork::new(6, &options);
+    network.run_until(60.0);
+    network.test_seconds[3] = 0.9;
+    network.run_until(62.0);
+    network.fast_for = Some(Rank(0));
+    network.run_until(120.0);
+    assert_eq!(network.counters(), of(6, &[(3, 1)]));
 }
 
 #[test]

@@ -79,6 +79,9 @@ mod tests {
         assert_eq!(of(&one_host, 1, 9).len(), 1);
         let pairs = on_hosts(&[1, 1, 2, 2, 3, 3]);
         assert_eq!(of(&pairs, 1, 8), [vec![0, 2, 4], vec![1, 3, 5]]);
+        // Groups that spread the nine ranks of a host would be too small; those of the wanted size are not.
+        let large = on_hosts(&[1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(of(&large, 1, 8).len(), 2);
         // Three ranks are too few for three shares.
         assert_eq!(of(&pairs, 3, 8), [vec![0, 1, 2, 3, 4, 5]]);
         assert!(
