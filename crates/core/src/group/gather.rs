@@ -6,8 +6,12 @@ use crate::transport::Transport;
 use crate::tree::run::collect::{Collect, Progress};
 use ftsort_kernels::error::{Result, Status, refuse};
 
-/// The bytes that travel at once.
-const WINDOW: usize = 4 << 20;
+/// The bytes that travel at once. Tests gather small results in several windows.
+const WINDOW: usize = if cfg!(feature = "testing") {
+    512
+} else {
+    4 << 20
+};
 
 impl<T: Transport> Group<T> {
     /// Passes the whole result to `consume` on the rank that executes the tree's sink: in order, in pieces of about
