@@ -171,12 +171,20 @@ pub fn put(group: &mut SimGroup<'_>, round: u8) -> Result<()> {
     Ok(())
 }
 
-/// The loop of a program: in the first attempt at each round the last rank is not done.
-fn continue_loop(_: Rank, group: &mut SimGroup<'_>, world: &World) -> Result<(u8, bool)> {
+/// The loop of a program: in the first attempt at each round the last rank is not done. It begins with a sort, of which an
+/// interrupted job leaves the files.
+fn continue_loop(rank: Rank, group: &mut SimGroup<'_>, world: &World) -> Result<(u8, bool)> {
     let found = group.open_states("loop")?;
     let first = round_of(group)?;
     world.note_committed(first.into());
     let mut round = first;
+    if round < ROUNDS {
+        match group.sort_keys(&keys(rank)) {
+            // A rank has failed before its input was in a file.
+            Err(error) if error.status == Status::DataLost => {}
+            sorted => drop(sorted?),
+        }
+    }
     let mut holds_up = true;
     while round < ROUNDS {
         group.fault_check()?;

@@ -52,3 +52,48 @@ fn a_rank_that_has_released_its_result_leaves_its_files_to_the_others() {
     assert_eq!(found(), None);
     assert!(with_mutant(Mutant::ReleasedFilesRemovedAtOnce, found).is_some());
 }
+
+/// The links of rank 4 break at every step of a program in which it then gives up its result and its group, since too few
+/// ranks are left. Returns the first error of the others.
+fn lost_after_a_partition(seed: u64) -> Option<String> {
+    for step in (1..).step_by(3) {
+        let world = World::default();
+        let failures = [Failure {
+            mode: FailureMode::Partition,
+            ..crash(4, step)
+        }];
+        let outcomes = try_play(5, (seed, &failures), move |rank, mpi, handle| {
+            let config = GroupConfig {
+                min_survivors: 4,
+                ..world.config(&handle)
+            };
+            let mut group = Group::new(transport(mpi), config, services(rank))?;
+            let mut sorted = match group.sort_keys(&keys(rank)) {
+                // The links broke before the input was in a file.
+                Err(error) if error.status == Status::DataLost => return Ok(()),
+                sorted => sorted?,
+            };
+            // Rank 4 leaves here, and removes no files.
+            for _ in 0..3 {
+                group.agree(1)?;
+            }
+            group.recover(&mut sorted)
+        });
+        let mut outcomes = outcomes.unwrap_or_else(|text| panic!("step {step}: {text}"));
+        let last = outcomes.pop().flatten();
+        for outcome in outcomes.into_iter().flatten() {
+            if let Err(error) = outcome {
+                return Some(format!("step {step}: {error}"));
+            }
+        }
+        if last == Some(Ok(())) {
+            return None;
+        }
+    }
+    None
+}
+
+#[test]
+fn a_rank_that_is_set_apart_leaves_its_files_to_the_others() {
+    assert_eq!((1..6).find_map(lost_after_a_partition), None);
+}
