@@ -172,3 +172,24 @@ fn a_bitonic_merge_with_spares_is_refused() {
     });
     assert_eq!(statuses(&outcomes), [Some(Status::Argument); 5]);
 }
+
+/// Ranks that receive all small inputs cut them by samples.
+#[test]
+fn small_sorts_have_dense_results_too() {
+    let config = GroupConfig {
+        dense: true,
+        ..GroupConfig::default()
+    };
+    let outcomes = play_group(3, 1, config, "", |rank, group| {
+        let count = [500, 3000, 1500][rank.index()];
+        let key = |index: i32| index.wrapping_mul(1_640_531_527) ^ rank.0 as i32;
+        let keys: Vec<i32> = (0..count).map(key).collect();
+        let sorted = group.sort_keys(&keys)?;
+        Ok(sorted.blocks().map(|block| block.records.len() / 4).sum())
+    });
+    let counts: Vec<usize> = survivors(outcomes).collect();
+    assert!(
+        counts.iter().all(|count| [1666, 1667].contains(count)),
+        "{counts:?}"
+    );
+}

@@ -250,3 +250,34 @@ fn inputs_are_given_to_all_ranks_where_processors_suffice() {
     assert!(bytes_sent(2, 1) < to_all);
     assert!(bytes_sent(8, 2) < to_all);
 }
+
+/// Ranks that receive all small inputs compare no blocks.
+#[test]
+fn digests_are_compared_in_small_sorts_too() {
+    let bytes_sent = |checks: DataChecks| {
+        let config = GroupConfig {
+            checks,
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(4, 1, config, "", |rank, group| {
+            group.sort_keys(&keys(rank))?;
+            Ok(group.stats().bytes_sent)
+        });
+        survivors(outcomes).collect::<Vec<u64>>()
+    };
+    assert_ne!(bytes_sent(DIGESTS), bytes_sent(DataChecks::default()));
+}
+
+/// The ranks decide alike whether all inputs are given to all ranks.
+#[test]
+fn a_rank_may_have_fewer_processors_than_the_others() {
+    let outcomes = play_with(8, 1, 4 << 20, |rank, transport, _| {
+        let services = Services {
+            processors: if rank == Rank(0) { 1 } else { 8 },
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, GroupConfig::default(), services)?;
+        Ok(group.sort_keys(&vec![rank.0; 50_000])?.total())
+    });
+    assert_eq!(survivors(outcomes).collect::<Vec<u64>>(), [400_000; 8]);
+}
