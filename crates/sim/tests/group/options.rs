@@ -5,8 +5,10 @@ use std::cmp::Ordering;
 use super::named::World;
 use super::*;
 use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions};
-use ftsort_core::rounds::bytes;
+use ftsort_core::rounds::{Round, bytes, upwards};
+use ftsort_core::tree::fold::{Elementwise, Operation};
 use ftsort_core::tree::run::choose::TreeRequest;
+use ftsort_core::tree::run::traverse::MergeOperator;
 use ftsort_kernels::record::Comparator;
 
 /// The sum of all bytes, by rounds with other properties on rank 1.
@@ -43,6 +45,36 @@ fn rounds_with_other_properties_on_a_rank_are_refused() {
     }
 }
 
+/// Rounds along the dimensions from the lowest up, or from the highest down.
+struct Ordered {
+    is_upwards: bool,
+}
+
+impl Rounds for Ordered {
+    fn plan(&self, dimension: u32) -> Vec<Round> {
+        let mut plan = upwards(dimension);
+        if !self.is_upwards {
+            plan.reverse();
+        }
+        plan
+    }
+
+    fn absorb(&self, task: &Task<'_>, _: Slice) -> Result<Slice> {
+        Ok(task.state.clone())
+    }
+}
+
+#[test]
+fn rounds_with_another_plan_on_a_rank_are_refused() {
+    let outcomes = play_group(4, 1, GroupConfig::default(), "", |rank, group| {
+        let rounds = Ordered {
+            is_upwards: rank == Rank(1),
+        };
+        group.run_rounds(&rounds, &[1]).map(drop)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 4]);
+}
+
 /// A rank that requires more survivors than the others must not leave before they agree.
 #[test]
 fn other_numbers_of_required_survivors_are_refused_although_a_rank_fails() {
@@ -57,6 +89,27 @@ fn other_numbers_of_required_survivors_are_refused_although_a_rank_fails() {
         let outcomes = outcomes.expect("no rank waits");
         let expected = [Some(Status::Argument); 2];
         assert_eq!(statuses(&outcomes)[..2], expected, "step {step}");
+    }
+}
+
+/// A rank that fails before the required number is known is missing too.
+#[test]
+fn a_group_with_too_few_survivors_is_not_created() {
+    for step in 1..60 {
+        let outcomes = try_play(3, (1, &[crash(2, step)]), |rank, mpi, _| {
+            let config = GroupConfig {
+                min_survivors: 3,
+                ..GroupConfig::default()
+            };
+            let group = Group::new(transport(mpi), config, services(rank))?;
+            Result::Ok(group.members().survivors().count())
+        });
+        for outcome in outcomes.expect("no rank waits").into_iter().flatten() {
+            match outcome {
+                Ok(survivors) => assert_eq!(survivors, 3, "step {step}"),
+                Err(error) => assert_eq!(error.status, Status::Excluded, "step {step}"),
+            }
+        }
     }
 }
 
@@ -93,6 +146,23 @@ fn a_stable_sort_does_not_find_another_result() {
         Err::<(), _>(refusal(group.sort_stored(stable).map(drop))?)
     });
     assert_eq!(statuses(&outcomes.unwrap()), [Some(Status::Argument); 2]);
+}
+
+/// A result in which the nodes may have different shares is not that of a dense sort.
+#[test]
+fn a_dense_sort_does_not_find_another_result() {
+    let world = World::default();
+    let sort = |world: &World| {
+        let outcomes = world.job(2, (1, &[]), |rank, group, _| {
+            group.open_states("result")?;
+            group.sort_stored(SortInput::of_keys(&keys(rank))).map(drop)
+        });
+        statuses(&outcomes.expect("no hang"))
+    };
+    assert_eq!(sort(&world), [Some(Status::Ok); 2]);
+    let mut dense = world.clone();
+    dense.dense = true;
+    assert_eq!(sort(&dense), [Some(Status::Argument); 2]);
 }
 
 /// A comparator sees the records as they were passed, and not the positions behind them.
@@ -134,6 +204,114 @@ fn tree_over(links: &[(u32, u32)], detect_ms: u32) -> TreeOptions {
         },
         detect_ms,
         caller_fingerprint: 0,
+    }
+}
+
+fn numbers(kind: KeyKind, operation: Operation, ordered: bool) -> MergeOperation<'static> {
+    MergeOperation::Numbers(Elementwise {
+        kind,
+        operation,
+        ordered,
+    })
+}
+
+fn merged(layout: Layout, ordered: bool) -> MergeOperation<'static> {
+    MergeOperation::Sorted { layout, ordered }
+}
+
+/// Merges two contributions to the first of them.
+struct First {
+    is_ordered: bool,
+}
+
+impl MergeOperator for First {
+    fn merge(&self, low: &[u8], _: &[u8]) -> Result<Buffer> {
+        Buffer::copy_of(low)
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.is_ordered
+    }
+}
+
+/// The arguments of one rank, which may differ from those of the others.
+type TreeArguments = fn(bool) -> (TreeOptions, MergeOperation<'static>);
+
+const TREES: [TreeArguments; 10] = [
+    |other| {
+        let links: &[_] = if other { &[(0, 1)] } else { &[] };
+        (tree_over(links, 0), MergeOperation::Concatenate)
+    },
+    |other| {
+        let mut options = TreeOptions::default();
+        options.request.sink = Some(Rank(u32::from(other)));
+        (options, MergeOperation::Concatenate)
+    },
+    |other| {
+        (
+            tree_over(&[], u32::from(other)),
+            MergeOperation::Concatenate,
+        )
+    },
+    |other| {
+        let operation = if other {
+            Operation::Greatest
+        } else {
+            Operation::Sum
+        };
+        (
+            TreeOptions::default(),
+            numbers(KeyKind::U8, operation, false),
+        )
+    },
+    |other| {
+        let kind = if other { KeyKind::I8 } else { KeyKind::U8 };
+        (TreeOptions::default(), numbers(kind, Operation::Sum, false))
+    },
+    |other| {
+        (
+            TreeOptions::default(),
+            numbers(KeyKind::U8, Operation::Sum, other),
+        )
+    },
+    |other| {
+        let unsigned = SortInput::of_keys::<u8>(&[]).layout;
+        let signed = SortInput::of_keys::<i8>(&[]).layout;
+        let layout = if other { signed } else { unsigned };
+        (TreeOptions::default(), merged(layout, false))
+    },
+    |other| {
+        let layout = SortInput::of_keys::<u8>(&[]).layout;
+        (TreeOptions::default(), merged(layout, other))
+    },
+    |other| {
+        (
+            TreeOptions::default(),
+            MergeOperation::Call(Box::new(First { is_ordered: other })),
+        )
+    },
+    |other| match other {
+        true => (
+            TreeOptions::default(),
+            numbers(KeyKind::U8, Operation::Sum, false),
+        ),
+        false => (TreeOptions::default(), MergeOperation::Concatenate),
+    },
+];
+
+#[test]
+fn trees_with_other_arguments_on_a_rank_are_refused() {
+    for (index, arguments) in TREES.into_iter().enumerate() {
+        let outcomes = play_group(3, 1, GroupConfig::default(), "", move |rank, group| {
+            let (options, operation) = arguments(rank == Rank(1));
+            let merged = group.tree_merge(TreeMerge {
+                options,
+                operation,
+                contribution: &[1],
+            });
+            merged.map(drop)
+        });
+        assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3], "{index}");
     }
 }
 
