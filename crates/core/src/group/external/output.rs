@@ -197,7 +197,8 @@ impl ExternalJob {
                     if mutant(Mutant::NamedFileEndsNaming) {
                         break;
                     }
-                    files.read(&name).map(|_| ())
+                    // An earlier job that gave the file its name may not have synced it.
+                    (files.read(&name).map(drop)).and_then(|()| files.sync(&name))
                 }
                 renamed => renamed,
             };
