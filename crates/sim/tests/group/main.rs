@@ -29,6 +29,7 @@ mod refusals;
 mod releases;
 mod reloads;
 mod shares;
+mod slow_links;
 mod spares;
 mod stale_states;
 mod states;

@@ -149,17 +149,25 @@ enum Defect {
     Unseen,
 }
 
-/// A directory in which accesses to pieces go wrong, from one on.
+/// Part of the names of pieces.
+const PIECE: &str = ".piece";
+
+/// Part of the names of runs while they are written.
+const RUN: &str = ".draft";
+
+/// A directory in which accesses to pieces or runs go wrong, from one on.
 struct Defective {
     files: InMemoryDirectory,
     defect: Defect,
+    /// Part of the names of the files of which accesses go wrong.
+    damaged: &'static str,
     /// The accesses before the first that goes wrong, and those that go wrong.
     left: Rc<Cell<(u32, u32)>>,
 }
 
 impl Defective {
     fn goes_wrong(&self, name: &str, is_write: bool) -> bool {
-        if !name.contains(".piece") || is_write == (self.defect == Defect::Unreadable) {
+        if !name.contains(self.damaged) || is_write == (self.defect == Defect::Unreadable) {
             return false;
         }
         let (before, wrong) = self.left.get();
@@ -262,11 +270,11 @@ impl Files for Defective {
     }
 }
 
-/// Sorts while accesses of rank 1 to its pieces go wrong: `wrong` of them after `before`. Returns the outcomes, and
+/// Sorts while accesses of rank 1 to its files of this name go wrong: `wrong` of them after `before`. Returns the outcomes, and
 /// whether all of them have gone wrong.
 fn sorted_with_defects(
     world: &World,
-    defect: Defect,
+    (defect, damaged): (Defect, &'static str),
     (before, wrong): (u32, u32),
 ) -> std::result::Result<(Outcomes, bool), String> {
     let left = Rc::new(Cell::new((before, wrong)));
@@ -278,6 +286,7 @@ fn sorted_with_defects(
             sort.files.places.scratch[0] = Box::new(Defective {
                 files,
                 defect,
+                damaged,
                 left: Rc::clone(&of_rank),
             });
         }
@@ -291,7 +300,7 @@ pub fn damaged_pieces(stride: usize) -> std::result::Result<(), String> {
     for defect in [Defect::Bit, Defect::Short, Defect::Unreadable] {
         for before in (0..).step_by(stride) {
             let world = World::with_memory(143, LITTLE_MEMORY);
-            let (outcomes, has_defect) = sorted_with_defects(&world, defect, (before, 1))?;
+            let (outcomes, has_defect) = sorted_with_defects(&world, (defect, PIECE), (before, 1))?;
             let runs = outcomes.iter().flatten().flatten().map(|stats| stats.runs);
             let runs: u64 = runs.sum();
             let name = format!("{defect:?} {before}");
@@ -322,13 +331,28 @@ fn damaged_pieces_are_made_again() {
 fn a_directory_that_damages_all_pieces_is_an_error() {
     for defect in [Defect::Bit, Defect::Short, Defect::Unreadable] {
         let world = World::with_memory(143, LITTLE_MEMORY);
-        let (outcomes, _) = sorted_with_defects(&world, defect, (5, u32::MAX)).unwrap();
+        let (outcomes, _) = sorted_with_defects(&world, (defect, PIECE), (5, u32::MAX)).unwrap();
         assert_eq!(statuses(&outcomes), [Some(Status::Store); 2]);
         let error = outcomes[1].as_ref().unwrap().as_ref().unwrap_err();
         let text = "could not be read back from the directory in 3 attempts: use another scratch directory";
         assert!(error.text.contains(text), "{error}");
         assert_eq!(world.runs(), 0);
         assert_eq!(world.output.borrow().names(), [""; 0]);
+    }
+}
+
+/// A sort that made runs again without end would succeed after the last damage.
+#[test]
+fn a_directory_that_damages_all_runs_is_an_error() {
+    for defect in [Defect::Bit, Defect::Short] {
+        let world = World::new(143);
+        let outcomes = sorted_with_defects(&world, (defect, RUN), (0, 1000));
+        let (outcomes, _) = outcomes.expect("no hang");
+        assert_eq!(statuses(&outcomes), [Some(Status::Store); 2]);
+        let error = outcomes[1].as_ref().unwrap().as_ref().unwrap_err();
+        let text = "runs could not be read back from the directory: use another scratch directory";
+        assert!(error.text.contains(text), "{error}");
+        assert_eq!(world.runs(), 0);
     }
 }
 
@@ -339,6 +363,7 @@ fn sorted_into(world: &World, defect: Defect, resume: bool) -> Outcomes {
         sort.files.places.output = Box::new(Defective {
             files: InMemoryDirectory::new(&world.output, handle, FileModel::default()),
             defect,
+            damaged: PIECE,
             left: Rc::default(),
         });
         group.external_sort(sort)
