@@ -503,3 +503,25 @@ fn a_result_is_gathered_after_a_refused_recovery() {
     assert_eq!(wrong, None);
     assert!(outcomes.contains(&Ok(true)));
 }
+
+#[test]
+fn a_result_of_another_group_is_refused() {
+    let results = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
+        group.sort_keys(&keys(rank))
+    });
+    let results: Vec<Option<Sorted>> = survivors(results).map(Some).collect();
+    let results = RefCell::new(results);
+    let outcomes = play(3, 1, move |rank, transport, _| {
+        let services = Services {
+            nonce: 2000,
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, GroupConfig::default(), services)?;
+        let mut other = results.borrow_mut()[rank.index()].take().expect("a result");
+        let gathered = group.gather(TreeOptions::default(), &mut other, &mut |_| Ok(()));
+        assert_eq!(refusal(gathered)?.status, Status::Argument);
+        let recovered = group.recover(&mut other);
+        used_again(&mut group, recovered)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
+}

@@ -277,6 +277,21 @@ fn a_gather_has_the_records_of_the_home_of_a_spare() {
     assert_eq!(outcome, Ok(Some(false)));
 }
 
+/// A spare that was idle when a result was made takes over from a rank that fails later.
+#[test]
+fn a_spare_gets_the_blocks_of_a_rank_that_fails_after_the_sort() {
+    let outcomes = play_group(4, 1, with_spares(1), "1@10", |rank, group| {
+        let mine = keys_beside(Rank(3), rank);
+        let mut sorted = group.sort_keys(&mine)?;
+        fail_in(group, 10, 1)?;
+        group.recover(&mut sorted)?;
+        let full = sorted.blocks().filter(|block| !block.records.is_empty());
+        Ok(full.map(|block| block.node).collect::<Vec<Node>>())
+    });
+    let nodes: Vec<Vec<Node>> = survivors(outcomes).collect();
+    assert_eq!(nodes, [0, 2, 1].map(|node| vec![Node(node)]));
+}
+
 /// An idle spare has no block that could be lost.
 #[test]
 fn a_failed_idle_spare_loses_no_result() {
