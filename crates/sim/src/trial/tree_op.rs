@@ -138,8 +138,10 @@ impl TreeJob<'_, '_, '_> {
         };
         let mut bytes = Vec::new();
         let chosen = collect.run(&mut |records| {
+            // As a program whose callback fails, before it has the records.
+            callback_allowed()?;
             bytes.extend_from_slice(records);
-            callback_allowed()
+            Ok(())
         })?;
         let mut blocks = Vec::new();
         if chosen.sink_rank == me {

@@ -2,9 +2,12 @@
 
 mod failures;
 
+use std::cmp::Reverse;
+
 use super::*;
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::query::groups::{Aggregate, Aggregation};
+use ftsort_kernels::record::Comparator;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Query {
@@ -426,5 +429,67 @@ fn wrong_arguments_of_queries_are_agreed_on() {
         assert_eq!(statuses(&outcomes), statuses_of_call.map(Some), "{text}");
         let error = outcomes[1].as_ref().unwrap().as_ref().unwrap_err();
         assert!(error.text.contains(text), "{}", error.text);
+    }
+}
+
+/// The key behind the number of a record.
+fn key_behind(record: &[u8]) -> i32 {
+    i32::from_ne_bytes(record[4..8].try_into().expect("four bytes"))
+}
+
+/// Layouts in descending order of the key behind the number.
+fn descending_layouts() -> [Layout; 2] {
+    let compare = |one: &[u8], other: &[u8]| key_behind(one).cmp(&key_behind(other));
+    let fields = Fields {
+        record_bytes: RECORD_BYTES,
+        descending: true,
+        ..Fields::default()
+    };
+    let of_numbers = Fields {
+        key: KeyKind::I32 as i32,
+        key_offset: 4,
+        ..fields.clone()
+    };
+    let of_comparator = Fields {
+        key: KeyKind::Compare as i32,
+        compare: Some(Comparator::new(compare)),
+        ..fields
+    };
+    [of_numbers, of_comparator].map(|fields| Layout::new(fields).expect("a layout"))
+}
+
+/// The records of a rank, with the key behind the number.
+fn swapped(rank: Rank) -> Vec<u8> {
+    let records = records(rank).into_iter();
+    let swapped = records.flat_map(|(key, number)| [number.to_ne_bytes(), key.to_ne_bytes()]);
+    swapped.flatten().collect()
+}
+
+#[test]
+fn positions_have_the_order_of_any_layout() {
+    let all: Vec<Record> = Rank::all(3).flat_map(records).collect();
+    let mut order: Vec<u64> = (0..all.len() as u64).collect();
+    order.sort_by_key(|position| Reverse(all[*position as usize].0));
+    let mut inverse = order.clone();
+    inverse.sort_by_key(|sorted| order[*sorted as usize]);
+    for (layout, expected, is_inverse) in descending_layouts()
+        .into_iter()
+        .flat_map(|layout| [(layout.clone(), &order, false), (layout, &inverse, true)])
+    {
+        let outcomes = play_group(3, 1, GroupConfig::default(), "", move |rank, group| {
+            let input = SortInput {
+                layout: layout.clone(),
+                stable: true,
+                records: &swapped(rank),
+            };
+            let sorted = match is_inverse {
+                true => group.positions(input)?,
+                false => group.argsort(input)?,
+            };
+            Ok(rows_of(&sorted))
+        });
+        let rows = joined(&outcomes).into_iter();
+        let found = rows.map(|(_, cells)| u64::from_ne_bytes(cells.try_into().expect("a number")));
+        assert_eq!(found.collect::<Vec<u64>>(), *expected, "{is_inverse}");
     }
 }
