@@ -126,11 +126,11 @@ impl<T: Transport> Group<T> {
             let mut job = group.begin_external(sort.into_result())?;
             job.files.flushes = !group.members.is_one_host();
             if job.manifest.is_finished {
-                // The earlier job may have ended before it removed these.
+                // The earlier job may have ended before it removed these, and may not have synced the output.
                 job.remove_runs();
                 group.on_writer(|| {
                     job.remove_manifest_draft();
-                    Ok(())
+                    job.name_output()
                 })?;
                 return Ok(job.stats);
             }

@@ -181,7 +181,8 @@ impl ExternalJob {
         self.remove_manifest_draft();
     }
 
-    fn name_output(&mut self) -> Result<()> {
+    /// Gives the files of the output their names where they have not got them, and syncs them.
+    pub fn name_output(&mut self) -> Result<()> {
         let files = &mut self.files.places.output;
         for part in self.output.all() {
             let (name, draft) = (self.output.name_of(part), self.output.draft_of(part));
