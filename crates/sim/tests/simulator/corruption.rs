@@ -1,7 +1,8 @@
 //! Corruptions of data: of every kind of data in every round, and together with crashes. A corruption is repaired, or
 //! reported on all ranks; it never leads to a wrong result.
 
-use super::{every_single_crash, expect_correct, first_outcome, parse};
+use super::{every_single_crash, expect_correct, first_outcome, parse, steps_after};
+use ftsort_core::members::Rank;
 use ftsort_kernels::error::Status;
 use ftsort_kernels::test_size::sized;
 use rayon::prelude::*;
@@ -178,5 +179,84 @@ fn every_crash_with_a_corrupt_copy_of_two() {
                 "ranks=4 seed=3 records=40 keys=1000 {sort} checks=1 corrupt={rank}~{round}.replica"
             ));
         }
+    }
+}
+
+/// The callback returns other bytes than the rank had, after the sort for which their hash was reported.
+#[test]
+fn wrong_inputs_from_the_callback_are_reported_after_their_sort() {
+    for job in ["recoveries=1", "protects=2"] {
+        every_single_crash(&format!(
+            "ranks=3 records=6 algorithm=samplesort store=reload lies=1 {job}"
+        ));
+    }
+}
+
+/// A rank that is accused twice gets no more work. The other data are restored from intact copies.
+#[test]
+fn a_corruption_is_repaired_and_a_second_one_excludes_its_rank() {
+    for (job, excluded) in [
+        (
+            "algorithm=samplesort store=memory:1 corrupt=1~1.message*",
+            vec![Rank(1)],
+        ),
+        (
+            "algorithm=samplesort store=parity:1:8 corrupt=1~1.message*",
+            vec![Rank(1)],
+        ),
+        (
+            "algorithm=samplesort store=parity:2:8 corrupt=1~1.message*",
+            vec![Rank(1)],
+        ),
+        (
+            "algorithm=hyperquicksort store=memory:2 corrupt=1~1.message",
+            vec![],
+        ),
+        (
+            "algorithm=hyperquicksort store=memory:2 corrupt=1~1.message,1~1.message",
+            vec![Rank(1)],
+        ),
+        ("algorithm=bitonic store=memory:1 corrupt=1~2.block", vec![]),
+        (
+            "ranks=1 algorithm=samplesort store=memory:1 corrupt=0~2.result",
+            vec![],
+        ),
+    ] {
+        let line = format!("ranks=4 seed=3 records=40 keys=1000 checks=1 {job}");
+        let outcome = first_outcome(&line);
+        assert!(outcome.result.is_ok(), "{line}: {:?}", outcome.result);
+        assert_eq!(outcome.excluded, excluded, "{line}");
+    }
+}
+
+#[test]
+fn a_corruption_without_a_copy_is_reported_as_such() {
+    let line = "ranks=4 seed=3 records=40 keys=1000 algorithm=samplesort store=none checks=1 \
+                corrupt=1~1.message";
+    let outcome = first_outcome(line);
+    let status = outcome.result.map_err(|error| error.status);
+    assert_eq!(status.err(), Some(Status::Corrupt));
+}
+
+/// After the repair, the blocks of survivors count again.
+#[test]
+fn a_failure_after_a_repaired_corruption_loses_nothing() {
+    let line = "ranks=4 seed=3 records=40 keys=1000 algorithm=bitonic store=memory:1 checks=1 \
+                corrupt=1~1.message";
+    let steps = steps_after(line, Rank(2), |commit| commit.round == 1);
+    for step in steps {
+        let outcome = first_outcome(&format!("{line} failures=2@{step}"));
+        assert!(outcome.result.is_ok(), "step {step}: {:?}", outcome.result);
+    }
+}
+
+/// A copy of an input changes before the recovery of a result. The recovery uses the other one.
+#[test]
+fn every_crash_after_a_sort_with_a_corrupt_copy_of_two() {
+    for rank in 0..3 {
+        every_single_crash(&format!(
+            "ranks=4 seed=3 records=40 keys=1000 algorithm=samplesort store=memory:2 recoveries=1 checks=1 \
+             corrupt={rank}~0.replica"
+        ));
     }
 }

@@ -21,7 +21,8 @@ use ftsort_kernels::test_size::{all_tests, sized};
 use ftsort_sim::svg::draw_diagram;
 use ftsort_sim::timeline::TimelineLine;
 use ftsort_sim::trial::{
-    ExhaustiveSearch, SortOutcome, Trial, TrialRange, draw, exhaust, judge, run, shrink,
+    CommitRecord, ExhaustiveSearch, SortOutcome, Trial, TrialRange, draw, exhaust, judge, run,
+    shrink,
 };
 use rayon::prelude::*;
 
@@ -81,6 +82,18 @@ fn every_single_crash(line: &str) {
 /// Every single crash, early report and partition.
 fn every_single_failure(line: &str) {
     search(line, 1, false, true);
+}
+
+/// The steps of a rank after the first commit of this kind.
+fn steps_after(line: &str, rank: Rank, is_it: impl Fn(&CommitRecord) -> bool) -> Vec<u32> {
+    let result = run(&parse(line), false);
+    let mut commits = result.commits.iter();
+    let commit = commits.find(|(_, commit)| is_it(commit));
+    let later = &result.steps[commit.expect("a commit").0..];
+    let of_rank = later.iter().filter(|step| step.rank == rank);
+    let steps: Vec<u32> = of_rank.map(|step| step.step).collect();
+    assert!(!steps.is_empty(), "{line}");
+    steps
 }
 
 const STORES: [&str; 7] = [
@@ -251,6 +264,14 @@ fn every_crash_while_a_slow_rank_is_excluded_only_if_that_saves_time() {
         }
         every_single_crash(&line(1));
     }
+}
+
+/// The load of a rank includes its input, from which it has made no block yet.
+#[test]
+fn a_slow_rank_is_excluded_in_the_first_round_if_that_saves_time() {
+    let line = "ranks=4 seed=2 records=9 store=memory:1 algorithm=samplesort exclusions=1/0@1 \
+                speeds=1/2@1:1 gain=1";
+    assert_eq!(first_outcome(line).excluded, [Rank(1)]);
 }
 
 /// A rank that is separated from the majority stops with an error. The majority returns the correct result.

@@ -1,7 +1,9 @@
 //! Parity in place of copies: crashes of as many ranks of a group as it has shares, and of more; groups of different
 //! hosts; corrupt shares.
 
-use super::{every_crash, every_single_crash, expect_correct, first_outcome, parse, search};
+use super::{
+    every_crash, every_single_crash, expect_correct, first_outcome, parse, search, steps_after,
+};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::Status;
 use ftsort_kernels::test_size::sized;
@@ -85,6 +87,17 @@ fn a_corrupt_share_is_left_out() {
         every_single_crash(&format!(
             "ranks=4 records=40 keys=1000 store=parity:2:8 checks=1 corrupt={rank}~0.replica"
         ));
+    }
+}
+
+/// The recovery after an exclusion makes the changed share again.
+#[test]
+fn a_corrupt_share_is_made_again() {
+    let line = "ranks=4 seed=3 records=40 keys=1000 store=parity:1:8 algorithm=samplesort checks=1 \
+                corrupt=0~0.replica exclusions=1/3@2";
+    for step in steps_after(line, Rank(2), |commit| commit.round == 1) {
+        let outcome = first_outcome(&format!("{line} failures=2@{step}"));
+        assert!(outcome.result.is_ok(), "step {step}: {:?}", outcome.result);
     }
 }
 

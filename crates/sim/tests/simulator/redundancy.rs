@@ -4,8 +4,10 @@
 use super::refusals::every_refusal;
 use super::{
     STORES, every_crash, every_single_crash, every_single_failure, expect_correct, first_outcome,
-    parse, search,
+    parse, search, steps_after,
 };
+use ftsort_core::members::Rank;
+use ftsort_kernels::error::Status;
 use ftsort_kernels::test_size::{all_tests, sized};
 use ftsort_sim::trial::{ExhaustiveSearch, exhaust};
 
@@ -100,6 +102,33 @@ fn crashes_while_inputs_move_to_other_executors() {
     ] {
         every_crash(&format!("ranks=3 records=6 store=memory:1 {job}"));
     }
+}
+
+/// Two ranks, of which one is excluded: it holds the copies of the other one.
+#[test]
+fn every_crash_while_the_only_holder_is_excluded() {
+    every_single_crash("ranks=2 records=6 algorithm=bitonic store=memory:1 exclusions=1/0@1");
+}
+
+/// A survivor released its input before its last merge, and needs it again, first for the recovery from one failure in the last
+/// round, and then for the recovery of the result.
+#[test]
+fn crashes_after_a_failure_in_the_last_round() {
+    let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort recoveries=1";
+    let steps = steps_after(line, Rank(0), |commit| commit.round == 1);
+    for step in steps.into_iter().step_by(sized(4, 1)) {
+        search(&format!("{line} failures=0@{step}"), 2, false, false);
+    }
+}
+
+/// One survivor executes several nodes of which no copy is left.
+#[test]
+fn a_loss_names_all_ranks_with_lost_blocks() {
+    let line = "ranks=4 records=6 algorithm=bitonic store=memory:1 failures=1@50,2@50,3@50";
+    let outcome = first_outcome(line);
+    let status = outcome.result.map_err(|error| error.status);
+    assert_eq!(status.err(), Some(Status::DataLost));
+    assert_eq!(outcome.lost, [Rank(2), Rank(3)]);
 }
 
 /// Two failures, the second of which interrupts the renewal of the copies that the first took along.
