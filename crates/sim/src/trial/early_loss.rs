@@ -5,14 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use super::run::{bytes_of, kernel_of};
+use super::run::{bytes_of, kernel_of, record_bytes};
 use super::{SortOutcome, StoreKind, TestRecord, TreeUse, Trial, TrialRun};
 use crate::harness::chunk_bytes;
 use crate::transport::Received;
+use ftsort_core::block::Block;
 use ftsort_core::engine::ENCLOSED_PART;
 use ftsort_core::group::many::unknown_counts;
 use ftsort_core::members::{Rank, RankSet};
+use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::checksum::Checksum;
+use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::Error;
 
 /// Checks a data loss before the first commit. The input of a rank that fails is lost unless it can be loaded again, or
@@ -115,7 +118,7 @@ pub(super) fn changes_copies(trial: &Trial, holder: Rank) -> bool {
 }
 
 /// Returns whether a rank has received another rank's whole input, or its whole contribution to a tree, in a job. False
-/// if it is so small that it travels with other data.
+/// for an empty one, and for a contribution that is so small that it travels with its header.
 pub(super) fn has_arrived(
     trial: &Trial,
     run: &TrialRun,
@@ -126,8 +129,16 @@ pub(super) fn has_arrived(
         return false;
     };
     if input.len() <= chunk_bytes(trial.ranks) / ENCLOSED_PART {
-        // It travels with its header, and a control message may have the same bytes by chance.
-        return false;
+        let message = enclosed_in_header(trial, owner, input);
+        let received = |fills| Received {
+            job,
+            from: owner,
+            to: holder,
+            fills,
+            checksum: Checksum::of(&message),
+        };
+        let mut keys = [false, true].map(received).into_iter();
+        return !records.is_empty() && keys.any(|key| run.received.contains_key(&key));
     }
     let mut chunks = BTreeMap::new();
     for chunk in input.chunks(chunk_bytes(trial.ranks)) {
@@ -142,6 +153,26 @@ pub(super) fn has_arrived(
     }
     let mut chunks = chunks.iter();
     chunks.all(|(chunk, count)| run.received.get(chunk) >= Some(count))
+}
+
+/// The first byte of a control message with a payload.
+const HAS_PAYLOAD: u8 = 1;
+
+/// The control message with a whole input, which names its owner.
+fn enclosed_in_header(trial: &Trial, owner: Rank, input: Buffer) -> Vec<u8> {
+    let key = trial
+        .checks
+        .then(|| DigestKey::new(trial.seed, record_bytes(trial)));
+    let digest = key.map(|key| key.digest(&input));
+    let block = Block {
+        digest,
+        ..Block::input(owner, input.into())
+    };
+    let mut message = vec![HAS_PAYLOAD];
+    message.extend(block.header().encode());
+    let runs = block.runs.iter();
+    runs.for_each(|run| message.extend_from_slice(&run.data));
+    message
 }
 
 /// Whether messages with two inputs may have the same bytes.

@@ -125,6 +125,16 @@ fn crashes_of_three_ranks_in_every_store() {
     }
 }
 
+/// An input of one record travels with its header, and counts as held once the message has arrived.
+#[test]
+fn crashes_of_three_ranks_with_at_most_one_record() {
+    for seed in [3, 6] {
+        every_single_crash(&format!(
+            "ranks=3 seed={seed} records=1 tagged=1 store=memory:1 algorithm=samplesort"
+        ));
+    }
+}
+
 #[test]
 fn crashes_of_three_ranks_in_every_algorithm() {
     for (algorithm, stores) in [
