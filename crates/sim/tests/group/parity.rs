@@ -1,8 +1,12 @@
 //! Groups with parity in place of copies: results, protected inputs, refusals, and the warning about shared hosts.
 
+use std::cell::Cell;
+
 use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, recover_repeatedly};
+use super::states::Fixed;
 use super::*;
 use ftsort_core::group::{LogLevel, ParityShape};
+use ftsort_kernels::memory::MemoryBudget;
 
 pub fn with_parity(shares: usize, group: usize) -> GroupConfig {
     GroupConfig {
@@ -55,6 +59,57 @@ fn a_protected_input_survives_failures_between_its_sorts() {
         });
         assert_eq!(joined(outcomes), all_keys(5), "seed {seed}");
     }
+}
+
+/// Ranks 1 and 2 fail before an update, which loads their new records in place of the lost old ones. Rank 0 refuses this of its
+/// allocations in the update, and the callback refuses the new records. Returns the status of the update, and the number of
+/// records of the next sort.
+fn sort_after_a_refused_update(rank: Rank, mpi: SimMpi<'_>, action: u32) -> Result<(Status, u64)> {
+    let budget = MemoryBudget::default();
+    let refuses = Rc::new(Cell::new(true));
+    let refused = Rc::clone(&refuses);
+    let services = Services {
+        budget: Box::new(Fixed(budget.clone())),
+        reload: Some(Box::new(move |rank: Rank| match refused.get() {
+            true => Err(Error::new(Status::Callback, "the test refuses")),
+            false => Buffer::copy_of(bytemuck::cast_slice(&keys(rank))),
+        })),
+        ..services(rank)
+    };
+    let config = GroupConfig {
+        failures: Plan::parse("1@10 2@10")?,
+        ..with_parity(1, 8)
+    };
+    let mut group = Group::new(transport(mpi), config, services)?;
+    let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+    group.inject(10)?;
+    if rank == Rank(0) {
+        let number = budget.actions() + action;
+        budget.refuse(number..number + 1);
+    }
+    let error = refusal(group.update(&mut input, &[]))?;
+    budget.refuse(0..0);
+    refuses.set(false);
+    let sorted = group.sort_protected(&mut input, None)?;
+    Ok((error.status, sorted.total()))
+}
+
+#[test]
+fn the_old_inputs_of_failed_ranks_are_needed_after_a_refused_update() {
+    let mut refused = Vec::new();
+    for action in 1..30 {
+        let outcomes = try_play(4, (1, &[]), move |rank, mpi, _| {
+            sort_after_a_refused_update(rank, mpi, action)
+        });
+        let found: Vec<_> = survivors(outcomes.unwrap()).collect();
+        let (status, _) = found[0];
+        assert_eq!(found, [(status, 400); 2], "action {action}");
+        refused.push(status);
+    }
+    assert!(
+        refused.contains(&Status::Memory) && refused.contains(&Status::Callback),
+        "{refused:?}"
+    );
 }
 
 #[test]

@@ -6,6 +6,8 @@ use super::stored_rounds::{Sums, expected_from, initial, listed, run_stored};
 use std::collections::BTreeMap;
 
 use super::*;
+use ftsort_core::group::HostBudget;
+use ftsort_kernels::memory::MemoryBudget;
 use ftsort_sim::transport::{TraceEntry, TraceEvent};
 
 #[test]
@@ -185,9 +187,9 @@ fn a_changed_copy_of_a_final_state_is_not_used_for_a_recovery() {
     assert_ne!(recover_changed(false), right);
 }
 
-/// Runs rounds with digests while rank 1 swaps bytes of pieces in a round, some of which it sends to itself. Returns whether
-/// the states are right, or the change is reported.
-fn changed_pieces_are_found() -> bool {
+/// Runs rounds with digests while rank 2 changes its first state before a round (`block`), or swaps bytes of pieces in it, some
+/// of which it sends to itself (`swap`). Returns whether the states are right, or the change is reported.
+fn changes_are_found(target: &str) -> bool {
     let places = (1..=6).flat_map(|round| (0..8).map(move |place| (round, place)));
     places.into_iter().all(|(round, place)| {
         let config = GroupConfig {
@@ -197,7 +199,7 @@ fn changed_pieces_are_found() -> bool {
             },
             ..GroupConfig::default()
         };
-        let plan = format!("2~{round}.swap/{place}");
+        let plan = format!("2~{round}.{target}/{place}");
         let outcomes = play_group(3, 1, config, &plan, |rank, group| {
             let sums = Sums::new(&World::default(), 6);
             let result = run_stored(group, &sums, (&initial(rank.0), 0))?;
@@ -215,9 +217,69 @@ fn changed_pieces_are_found() -> bool {
 
 #[test]
 fn changed_pieces_that_a_rank_sends_to_itself_are_found() {
-    assert!(changed_pieces_are_found());
-    let are_found = with_mutant(Mutant::StayingPiecesNotChecked, changed_pieces_are_found);
-    assert!(!are_found);
+    let are_found = || changes_are_found("swap");
+    assert!(are_found());
+    assert!(!with_mutant(Mutant::StayingPiecesNotChecked, are_found));
+}
+
+#[test]
+fn a_state_that_has_changed_before_a_round_is_found() {
+    assert!(changes_are_found("block"));
+}
+
+/// A memory limit that calls do not set.
+pub struct Fixed(pub MemoryBudget);
+
+impl HostBudget for Fixed {
+    fn memory(&self) -> Option<&MemoryBudget> {
+        Some(&self.0)
+    }
+
+    fn begin_job(&mut self, _limit: usize, _survivors_here: usize) {}
+
+    fn set_survivors_here(&mut self, _survivors_here: usize) {}
+}
+
+/// Every rank is refused the memory to move the state of rank 2, and puts only a state of its own node afterwards.
+fn commit_after_a_refused_move(rank: Rank, mpi: SimMpi<'_>) -> Result<()> {
+    let budget = MemoryBudget::default();
+    let services = Services {
+        budget: Box::new(Fixed(budget.clone())),
+        ..services(rank)
+    };
+    let config = GroupConfig {
+        failures: Plan::parse("2@10")?,
+        ..GroupConfig::default()
+    };
+    let mut group = Group::new(transport(mpi), config, services)?;
+    // Limits do not apply to small allocations.
+    let long = |rank: u32| vec![rank as u8; 2 << 20];
+    group.put_state(rank.home(), &long(rank.0))?;
+    assert!(group.commit_states(true)?);
+    group.inject(10)?;
+    while !group.members().is_faulty(Rank(2)) {
+        group.agree(1)?;
+    }
+    budget.set_limit(budget.used());
+    assert_eq!(refusal(group.fault_check())?.status, Status::Memory);
+    budget.set_limit(usize::MAX);
+    for is_committed in [false, true] {
+        group.put_state(rank.home(), b"later")?;
+        assert_eq!(group.commit_states(true)?, is_committed);
+    }
+    if group.members().executor(Node(2)) == rank {
+        assert_eq!(group.state(Node(2))?, Some(&long(2)[..]));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_commit_after_a_refused_move_moves_the_states() {
+    let outcomes = try_play(4, (1, &[]), |rank, mpi, _| {
+        commit_after_a_refused_move(rank, mpi)
+    });
+    let done = Some(Status::Ok);
+    assert_eq!(statuses(&outcomes.unwrap()), [done, done, None, done]);
 }
 
 #[test]
