@@ -1,5 +1,6 @@
 //! States, user-defined algorithms, tree collectives, verification and gathering.
 
+use super::redundancy::fail_in;
 use super::*;
 use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions, Verification};
 use ftsort_core::rounds::bytes;
@@ -278,6 +279,18 @@ fn a_result_is_verified_and_gathered() {
         let received = wholes.iter().filter(|whole| !whole.is_empty()).count();
         assert_eq!((received, wholes.concat()), (1, all_keys(3)), "seed {seed}");
     }
+}
+
+#[test]
+fn a_verification_without_inputs_finds_that_records_of_a_failed_rank_are_missing() {
+    let outcomes = play_group(3, 1, GroupConfig::default(), "1@10", |rank, group| {
+        let mine = keys(rank);
+        let input = SortInput::of_keys(&mine);
+        let sorted = group.sort(input.clone())?;
+        fail_in(group, 10, 1)?;
+        group.verify(&input.layout, &sorted, None)
+    });
+    assert_eq!(outcomes, [Some(Ok(1)), None, Some(Ok(1))]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Inputs that are loaded again or copied again after ranks have failed or were excluded.
 
+use std::cell::Cell;
+
 use super::exclusions::start_monitor;
 use super::redundancy::fail_in;
 use super::refusals::limited;
@@ -44,6 +46,47 @@ fn an_input_that_stays_in_an_update_is_compared_with_its_hash() {
         updates_with_a_wrong_input,
     );
     assert_ne!(found, refused);
+}
+
+/// Rank 1 fails before an update, and rank 0, which has loaded its input again, after it. Then the callback gives wrong bytes
+/// for rank 1. Returns the statuses of a sort.
+fn sorts_a_wrong_input_after_an_update() -> Vec<Option<Status>> {
+    let outcomes = try_play(4, (1, &[]), |rank, mpi, _| {
+        let is_wrong = Rc::new(Cell::new(false));
+        let wrong = Rc::clone(&is_wrong);
+        let services = Services {
+            reload: Some(Box::new(move |rank: Rank| {
+                let mut keys = keys(rank);
+                keys[0] ^= i32::from(wrong.get());
+                match rank {
+                    Rank(1) => Buffer::copy_of(bytemuck::cast_slice(&keys)),
+                    updated => Buffer::copy_of(bytemuck::cast_slice(&[updated.0, 7])),
+                }
+            })),
+            ..services(rank)
+        };
+        let config = GroupConfig {
+            failures: Plan::parse("1@10 0@11")?,
+            ..reloaded()
+        };
+        let mut group = Group::new(transport(mpi), config, services)?;
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        fail_in(&mut group, 10, 1)?;
+        group.update(&mut input, bytemuck::cast_slice(&[rank.0, 7]))?;
+        fail_in(&mut group, 11, 0)?;
+        is_wrong.set(true);
+        group.sort_protected(&mut input, None)
+    });
+    statuses(&outcomes.expect("no rank hangs"))
+}
+
+#[test]
+fn an_input_that_stayed_in_an_update_is_compared_with_its_hash_later() {
+    let refused = Some(Status::Callback);
+    assert_eq!(
+        sorts_a_wrong_input_after_an_update(),
+        [None, None, refused, refused]
+    );
 }
 
 /// Rank 1 fails at each of its steps in an argsort of an odd number of long keys, and rank 0 fails after it. Returns the

@@ -1,8 +1,11 @@
 //! States with a name, in a group with a rank that was declared failed but runs on: it changes nothing that the survivors
 //! have written.
 
+use std::cell::Cell;
+
 use super::named::{MANIFEST, RANKS, World, finished_world, put};
 use super::*;
+use ftsort_core::store::directory::Files;
 use ftsort_core::store::named::StatesManifest;
 
 /// A group that only the manifest of the survivors names.
@@ -47,6 +50,53 @@ fn a_rank_that_is_behind_leaves_the_manifest_of_the_survivors() {
         });
         assert!(!is_left);
     }
+}
+
+/// Opens states of which rank 1 finds the manifest in another directory than its files.
+fn open_with_two_manifests(world: &World, other: &World) -> Vec<Option<Result<bool>>> {
+    let worlds = [world.clone(), other.clone()];
+    let outcomes = try_play(RANKS, (1, &[]), move |rank, mpi, handle| {
+        let is_created = Rc::new(Cell::new(false));
+        let after_creation = Rc::clone(&is_created);
+        let (worlds, owner) = (worlds.clone(), handle.clone());
+        let open = move || -> Box<dyn Files> {
+            let world = &worlds[usize::from(after_creation.get())];
+            Box::new(InMemoryDirectory::new(&world.files, &owner, world.model))
+        };
+        let config = GroupConfig {
+            store: StoreChoice::Directory(Rc::new(open)),
+            ..GroupConfig::default()
+        };
+        let services = Services {
+            nonce: 9000 + u64::from(rank.0),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport(mpi), config, services)?;
+        is_created.set(rank == Rank(1));
+        group.open_states("loop")
+    });
+    outcomes.expect("no rank hangs")
+}
+
+#[test]
+fn a_manifest_that_differs_between_ranks_is_an_error() {
+    let (world, other) = (finished_world(), World::default());
+    let stored = other.job(RANKS, (1, &[]), |_, group, _| {
+        group.open_states("loop")?;
+        put(group, 1)?;
+        group.commit_states(true)
+    });
+    assert_eq!(
+        stored.unwrap(),
+        [Some(Ok(true)), Some(Ok(true)), Some(Ok(true))]
+    );
+    let outcomes = open_with_two_manifests(&world, &other);
+    assert_eq!(statuses(&outcomes), [Some(Status::Store); RANKS]);
+    let error = outcomes[1].as_ref().unwrap().as_ref().unwrap_err();
+    let text = "ftsort-loop.states is not the same on all ranks";
+    assert!(error.text.contains(text), "{error}");
+    // The states are left to a later job.
+    assert_eq!(world.continued(RANKS, (2, &[])), Ok(RANKS));
 }
 
 /// Each rank is reported as failed at every `stride`-th of its steps, and goes on for a while. Returns the first error of
