@@ -149,6 +149,22 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_record_is_a_violation() {
+        let kernel = kernel_of(1, KeyKind::U8);
+        let report = local_report(&VerifyInput {
+            kernel: &*kernel,
+            key: &DigestKey::new(1, 1),
+            input: None,
+            parts: vec![(Node(0), &[1, 2])],
+            total: None,
+        });
+        let reports = [(Rank(0), Slice::copy_of(&report).unwrap())];
+        assert_eq!(sum_up(&reports, Some(2), &*kernel), 0);
+        assert_eq!(sum_up(&reports, Some(3), &*kernel), 1);
+        assert_eq!(sum_up(&reports, None, &*kernel), 0);
+    }
+
+    #[test]
     fn accepts_reported_numbers_of_any_size() {
         let kernel = kernel_of(1, KeyKind::U8);
         let message = |disorders: u64| {

@@ -189,6 +189,7 @@ impl Algorithm for QuickMerge<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::members::{Members, Rank};
     use crate::sort::testing::{block_of, kernel};
 
     #[test]
@@ -218,6 +219,30 @@ mod tests {
             .map(|point| bytemuck::pod_read_unaligned(&point.record))
             .collect();
         assert_eq!(keys, [128, 256, 384, 512, 640, 768, 896]);
+    }
+
+    #[test]
+    fn all_nodes_or_the_root_propose_splitters() {
+        let kernel = kernel();
+        let mut block = block_of(0, &[1, 2, 3, 4]);
+        block.sorted = true;
+        let subcube = Subcube::of(&Members::new(Rank(0), 4), Node(0), 2);
+        for (splitters, expected) in [
+            (Splitters::Averaged, [true; 4]),
+            (Splitters::Root, [true, false, false, false]),
+        ] {
+            let algorithm = QuickMerge {
+                kernel: &*kernel,
+                dimension: 2,
+                splitters,
+            };
+            let proposes = [0, 1, 2, 3].map(|node| {
+                let at = RoundContext::new(1, Node(node), &[]);
+                let proposal = algorithm.propose(&at, &subcube, &block);
+                !proposal.unwrap().is_empty()
+            });
+            assert_eq!(proposes, expected, "{splitters:?}");
+        }
     }
 
     #[test]
