@@ -180,8 +180,8 @@ fn judge_agreement(living: &Living<'_>, first: &SortOutcome) -> Option<String> {
     None
 }
 
-/// Checks that more data were corrupted than can be repaired. One corruption can be repaired if there are replicas and
-/// it is detected before replicas of the corrupt data are made.
+/// Checks that more data were corrupted than can be repaired. One corruption can be repaired if there is redundancy and
+/// it is detected before redundancy of the corrupt data is made.
 fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Option<String> {
     if trial.corruptions.is_empty() {
         return Some("corruption is reported, although none was injected".into());
@@ -220,10 +220,16 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
             .corruptions
             .iter()
             .any(|words| words.contains("input"));
-    let has_replicas = trial.can_reload() || matches!(trial.store, StoreKind::Memory(1..));
+    let has_redundancy = match trial.store {
+        StoreKind::Memory(copies) | StoreKind::Versions(copies) => copies > 0,
+        StoreKind::Parity(shape) => trial.ranks > shape.shares,
+        StoreKind::Directory => true,
+        StoreKind::None | StoreKind::Reload => false,
+    };
+    let has_redundancy = has_redundancy || trial.can_reload();
     let one_rank = trial.ranks - outcome.failed.len() == 1;
     let is_repairable =
-        trial.failures.is_empty() && is_single && has_replicas && !of_an_input && !one_rank;
+        trial.failures.is_empty() && is_single && has_redundancy && !of_an_input && !one_rank;
     is_repairable.then(|| format!("a corruption was not repaired: {error}"))
 }
 
