@@ -182,8 +182,8 @@ fn draw_redundancy(seed: u64, trial: &mut Trial) {
     }
 }
 
-/// Lets a callback load the inputs of some sorts again, beside their store. The draws of the other values do not depend on
-/// it.
+/// Lets a callback load the inputs of some sorts again, beside their store, or return wrong ones. The draws of the other values
+/// do not depend on it.
 fn draw_reloads(seed: u64, trial: &mut Trial) {
     let mut draw = SplitMix::new(!seed.rotate_left(48));
     let is_sort = !trial.custom_loop && trial.tree.is_none();
@@ -193,6 +193,11 @@ fn draw_reloads(seed: u64, trial: &mut Trial) {
     );
     if is_sort && has_redundancy {
         trial.reloads = draw.once_in(4);
+    }
+    // Wrong records of an update may not be known as such, and need not be a bitonic sequence.
+    let is_known = trial.updates == 0 && trial.algorithm != Method::Bitonic(Shape::Bitonic);
+    if is_sort && is_known && trial.can_reload() && trial.corruptions.is_empty() {
+        trial.lies = draw.once_in(4);
     }
 }
 

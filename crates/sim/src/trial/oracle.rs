@@ -196,9 +196,12 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
         return Some(format!("a corrupt file does not count as absent: {error}"));
     }
     let of_a_share = |words: &String| words.contains(".replica") && !words.ends_with('*');
-    if let (StoreKind::Memory(copies) | StoreKind::Versions(copies), Status::Corrupt) =
-        (trial.store, error.status)
-        && trial.corruptions.iter().all(of_a_share)
+    let of_a_block = |words: &String| !words.contains(".input") && !words.ends_with('*');
+    // The input of a rank may be lost with it before the first commit.
+    let has_copies = error.status == Status::Corrupt || outcome.failed_at_commit.is_some();
+    if let StoreKind::Memory(copies) | StoreKind::Versions(copies) = trial.store
+        && has_copies
+        && trial.corruptions.iter().all(of_a_block)
         && trial.failures.len() + trial.corruptions.len() <= copies
         && trial.ranks > copies + trial.spares
     {
