@@ -81,7 +81,7 @@ static void bad_arguments(void)
   options.key = FTSORT_KEY_BYTES;
   refused(&options, data, 8, "options.key is 11");
   options.key = FTSORT_KEY_I32;
-  refused(&options, data, 7, "7 bytes");
+  refused(&options, data, 7, "bytes is 7");
   options = plain;
   options.operation = FTSORT_TREE_SORTED;
   refused(&options, data, 8, "record is NULL");
@@ -91,6 +91,9 @@ static void bad_arguments(void)
   options.link_count = 1;
   refused(&options, data, 8, "options.links is NULL");
   options.links = outside;
+  options.link_count = (size_t)-1;
+  refused(&options, data, 8, "options.link_count is");
+  options.link_count = 1;
   refused(&options, data, 8, "is 99");
   options.links = itself;
   refused(&options, data, 8, "to itself");
