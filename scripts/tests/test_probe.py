@@ -12,10 +12,10 @@ USED = re.compile(r"\bMPIX_\w+")
 
 
 def in_sources():
-    """Returns the MPIX functions that the Rust sources call."""
+    """Returns the MPIX functions that the Rust sources call or import."""
     found = set()
     for file in (setup.ROOT / "src").rglob("*.rs"):
-        found |= set(re.findall(r"\bMPIX_Comm_\w+(?=\()", file.read_text(encoding="utf-8")))
+        found |= set(re.findall(r"\bMPIX_Comm_\w+(?=\(| as )", file.read_text(encoding="utf-8")))
     return found
 
 
