@@ -102,7 +102,7 @@ pub unsafe extern "C" fn ftsort_executor(group: *const Handle, node: i32) -> i32
 }
 
 /// Returns the partner of `node` in dimension `s`: the first fault-free node of c(node,s). With spares it may be the node
-/// of a spare that took over. [L]
+/// of a spare that took over, or node xor 2^s. [L]
 ///
 /// Its executor (ftsort_executor) executes node xor 2^s too; it is the rank with that number, unless a spare took over
 /// from it. If no node of the cluster is fault-free, the executor of node xor 2^s may be another rank than that of `node`.

@@ -37,11 +37,18 @@ impl Membership {
     /// 2^`dimension`; None if no node of the cluster is fault-free.
     pub fn partner(&self, cube: &VCube, node: Node, dimension: u32) -> Option<Node> {
         let neighbour = cube.neighbour(node, dimension);
-        let home = self.executor(neighbour)?.home();
+        let executor = self.executor(neighbour)?;
         // The node of a spare that took over has no share, and counts as faulty.
-        let is_in_cluster = (home.0 ^ neighbour.0) >> dimension == 0;
-        let partner = || cube.partner(node, dimension, &self.faulty);
-        Some(home).filter(|_| is_in_cluster).or_else(partner)
+        let is_in_cluster = (executor.0 ^ neighbour.0) >> dimension == 0;
+        if is_in_cluster {
+            return Some(executor.home());
+        }
+        // A spare can take over the node of another one, too.
+        let partner = cube.partner(node, dimension, &self.faulty)?;
+        Some(match self.executor(partner) == Some(executor) {
+            true => partner,
+            false => neighbour,
+        })
     }
 
     /// Returns the ranks that execute the nodes of a subcube, and the greatest number of these nodes that one of them

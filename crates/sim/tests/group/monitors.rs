@@ -34,23 +34,49 @@ impl Clocks for StoppedClocks {
 
 /// Starts a monitor in the background. `opens` and `serves`: whether that succeeds on this rank.
 fn start_monitor(group: &mut SimGroup<'_>, opens: bool, serves: bool) -> Result<()> {
+    start_in(group, MonitorMode::Background, true, (opens, serves)).map(drop)
+}
+
+/// Starts a monitor in this mode. `threads`: whether this rank allows several threads. Returns whether it has one of its own.
+fn start_in(
+    group: &mut SimGroup<'_>,
+    mode: MonitorMode,
+    threads: bool,
+    (opens, serves): (bool, bool),
+) -> Result<bool> {
     let refused = |done: bool| {
         let error = || Error::new(Status::Memory, "no thread");
         done.then_some(()).ok_or_else(error)
     };
     let config = MonitorConfig {
-        mode: MonitorMode::Background,
+        mode,
         ..MonitorConfig::default()
     };
-    let started = group.start_monitor(
+    let (_, server) = group.start_monitor(
         Ok(config),
-        Ok(true),
+        Ok(threads),
         None,
         Box::new(StoppedClocks),
         |_, _| refused(opens).map(|()| NoDatagrams),
         |_, _| refused(serves),
-    );
-    started.map(drop)
+    )?;
+    Ok(server.is_some())
+}
+
+/// All ranks have their monitor in the background, or all in the foreground.
+#[test]
+fn the_place_of_a_monitor_is_the_same_on_all_ranks() {
+    let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
+        let mode = [MonitorMode::Foreground, MonitorMode::Auto][usize::from(rank != Rank(0))];
+        let refused = start_in(group, mode, true, (true, true));
+        let alone = start_in(group, MonitorMode::Auto, rank != Rank(1), (true, true))?;
+        group.stop_monitor()?;
+        let all = start_in(group, MonitorMode::Auto, true, (true, true))?;
+        group.stop_monitor()?;
+        assert_eq!((alone, all), (false, true));
+        used_again(group, refused)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::policy::{Clocks, MonitorPolicy};
 use super::state::{Datagrams, Mind, MonitorState, locked};
 use crate::engine::{Load, Placement, PlacementPolicy};
 use crate::members::{Members, Rank, RankSet};
-use crate::monitor::{Action, Foreground, Monitor, MonitorOptions};
+use crate::monitor::{Action, Foreground, Monitor, MonitorOptions, Report};
 use ftsort_kernels::error::{Error, Result, Status};
 
 struct StoppedClocks;
@@ -167,6 +167,31 @@ fn a_suspected_rank_is_excluded() {
     for placement in settle(&mut policies) {
         assert!(placement.excluded.contains(Rank(2)));
     }
+}
+
+#[test]
+fn views_have_the_weights_of_the_placement() {
+    let options = MonitorOptions {
+        weights: true,
+        ..MonitorOptions::default()
+    };
+    let mind = Mind::Foreground(Box::new(Foreground::new(3, options.clone())));
+    let state = Arc::new(MonitorState::new(3, mind, None));
+    let clocks = Box::new(StoppedClocks);
+    let mut policy = MonitorPolicy::new(Rank(0), Arc::clone(&state), &options, clocks, 0.0);
+    let reports = [1.0, 1.0, 4.0].map(|measurement| {
+        let report = Report {
+            counters: vec![0; 3],
+            measurement: Some(measurement),
+            ..Report::default()
+        };
+        report.encode()
+    });
+    let told = Rank::all(3).zip(reports.iter().map(Vec::as_slice));
+    let placement = policy.settle(&told.collect::<Vec<_>>(), &RankSet::all(3));
+    assert_eq!(placement.weights, [16, 16, 4]);
+    let weights: Vec<f64> = Rank::all(3).map(|rank| state.weight(rank)).collect();
+    assert_eq!(weights, [1.0, 1.0, 0.25]);
 }
 
 /// The receivers of the messages that a background monitor sends at this time.
