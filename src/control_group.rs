@@ -24,6 +24,9 @@ const VERSION_2: Names = Names {
     used: "anon ",
 };
 
+/// Version 1 writes a larger number than this where there is no limit, and version 2 a word.
+const NO_LIMIT: u64 = 1 << 60;
+
 /// Returns the bytes that this process could allocate within its control groups now; None: no limit.
 pub(crate) fn room() -> Option<u64> {
     let groups = read_to_string("/proc/self/cgroup").ok()?;
@@ -53,6 +56,9 @@ fn room_in(groups: &str, root: &Path) -> Option<u64> {
 fn room_of(folder: &Path, names: &Names) -> Option<u64> {
     let limit = read_to_string(folder.join(names.limit)).ok()?;
     let limit: u64 = limit.trim().parse().ok()?;
+    if limit > NO_LIMIT {
+        return None;
+    }
     let figures = read_to_string(folder.join("memory.stat")).ok()?;
     let mut used = figures
         .lines()
@@ -92,6 +98,9 @@ mod tests {
             Some(400)
         );
         assert_eq!(room_in("4:cpuset:/job\n", &root), None);
+        let limit = ("memory.limit_in_bytes", "9223372036854771712\n");
+        group(&root.join("memory/free"), limit, "total_rss 200\n");
+        assert_eq!(room_in("4:memory:/free\n", &root), None);
         remove_dir_all(&root).unwrap();
     }
 }

@@ -105,8 +105,6 @@ mutants! {
     PositionsMoved,
     /// Rounds that store their states do not ask for the initial state of a failed rank again.
     InitialStatesNotReloaded,
-    /// The input of a survivor is given up if a block that was made of it is lost.
-    InputOfSurvivorGivenUp,
     /// A rank does not check pieces of states that it sends to itself.
     StayingPiecesNotChecked,
     /// The redundancy of a sorted result is released before the last step of its call.

@@ -304,10 +304,8 @@ impl<T: Transport> Group<T> {
         {
             // A rank that lives has its input, although a block made of it may be lost.
             let mut lost = self.lost.clone();
-            if !mutant(Mutant::InputOfSurvivorGivenUp) {
-                let survivors = self.members.survivors();
-                survivors.for_each(|rank| lost.remove(rank));
-            }
+            let survivors = self.members.survivors();
+            survivors.for_each(|rank| lost.remove(rank));
             input.held.give_up(&lost);
         }
         sorted
