@@ -69,9 +69,13 @@ def test_reports_each_failure_in_one_line(folder):  # noqa: F811
 
 def start(*arguments):
     """Starts the command; returns the process once its temporary file exists."""
-    process = subprocess.Popen([sys.executable, "-m", "ftsort.cli", *map(str, arguments)], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-    return process
+    # A shell in the background starts programs with SIGINT ignored, and the command leaves it so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen([sys.executable, "-m", "ftsort.cli", *map(str, arguments)], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def wait_for(condition, seconds=30):
