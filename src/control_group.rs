@@ -1,10 +1,10 @@
 //! The memory that the control groups of this process leave to it (Linux).
 //!
-//! A batch system limits the memory of a job by a control group. The limit is that of the group of the process or of any
-//! group around it, whose folders /proc/self/cgroup names.
+//! A batch system limits the memory of a job by a control group. The limit is that of the group of the process, which
+//! /proc/self/cgroup names, or of any group around it.
 
 use std::fs::read_to_string;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The names of the figures of a control group, which depend on the version of the interface.
 struct Names {
@@ -24,7 +24,7 @@ const VERSION_2: Names = Names {
     used: "anon ",
 };
 
-/// Version 1 writes a larger number than this where there is no limit, and version 2 a word.
+/// In place of no limit, version 1 writes a larger number than this, and version 2 a word.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Returns the bytes that this process could allocate within its control groups now; None: no limit.
@@ -44,11 +44,10 @@ fn room_in(groups: &str, root: &Path) -> Option<u64> {
             _ if has_memory => (root.join("memory"), VERSION_1),
             _ => return None,
         };
-        // In a container the folder may be that of the container, whatever the path says.
-        let folders = base.join(path);
-        let folders = folders.ancestors().map(PathBuf::from);
-        let inside = folders.take_while(|folder| folder.starts_with(&base));
-        inside.filter_map(|folder| room_of(&folder, &names)).min()
+        // In a container the path may be that on the host, and only the folder of all groups is there.
+        let folder = base.join(path);
+        let folders = folder.ancestors().take_while(|one| one.starts_with(&base));
+        folders.filter_map(|folder| room_of(folder, &names)).min()
     });
     rooms.min()
 }

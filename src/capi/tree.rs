@@ -96,7 +96,8 @@ pub struct ftsort_tree_options {
     pub reroute: i32,
     /// Not 0: each link is tested by timed messages before the call. A link whose tests took longer than usual three
     /// times in a row, and longer than this number of milliseconds, twice that and four times that, counts as faulty in
-    /// this call (1996 paper, Figure 7). Detects slow links; a link that carries nothing cannot be told from a slow rank, and the test waits.
+    /// this call (1996 paper, Figure 7). Detects slow links; a link that carries nothing cannot be told from a slow rank,
+    /// and the test waits.
     pub detect_ms: u32,
     /// The number of pairs at `links`.
     pub link_count: usize,

@@ -68,7 +68,7 @@ def test_reports_each_failure_in_one_line(folder):  # noqa: F811
 
 
 def start(*arguments):
-    """Starts the command; returns the process once its temporary file exists."""
+    """Starts the command; returns the process."""
     # A shell in the background starts programs with SIGINT ignored, and the command leaves it so.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -64,7 +64,7 @@ def test_mpirun_is_found(monkeypatch, tmp_path):
     monkeypatch.setenv("MPIRUN", "/other/mpirun")
     assert mpirun.find_mpirun() == "/other/mpirun"
     monkeypatch.delenv("MPIRUN")
-    # The package is installed beside another MPI, whose mpirun is in PATH.
+    # The package is installed beside another MPI, with its mpirun in PATH.
     package, other = tmp_path / "package" / "bin" / "mpirun", tmp_path / "other" / "mpirun"
     for program in (package, other):
         program.parent.mkdir(parents=True)

@@ -34,7 +34,7 @@ mutants! {
     ShortHashOfFailures,
     /// Agreements on a round and agreements on the set of failed ranks are not distinguished.
     AgreementsNotDistinguished,
-    /// An agreement whose word is lost counts as one without errors.
+    /// An agreement with a lost word counts as one without errors.
     LostWordsIgnored,
     /// A wrong result of an agreement is used.
     WrongAgreementsUsed,

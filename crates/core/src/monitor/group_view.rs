@@ -179,8 +179,8 @@ impl GroupView {
         self.counters = counters.to_vec();
     }
 
-    /// Returns the time that each rank takes, from the reports of all ranks on each other. None for a rank whose monitor
-    /// has ended: the reports have the times before.
+    /// Returns the time that each rank takes, from the reports of all ranks on each other. None for a rank that
+    /// has ended its monitor: the reports have its times before.
     pub fn reply_times(&self, reports: &[(Rank, Report)]) -> Vec<Option<f64>> {
         let testers = reports
             .iter()
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_a_rank_whose_monitor_has_ended_do_not_count() {
+    fn times_of_a_rank_that_has_ended_its_monitor_do_not_count() {
         let options = MonitorOptions {
             weights: true,
             ..MonitorOptions::default()

@@ -26,7 +26,8 @@ pub struct Hypercube<'a> {
 
 impl<'a> Hypercube<'a> {
     /// Creates the adapter. `provided` names the nodes with a home rank that provides a state, the same on
-    /// all ranks. Returns `Status::Argument`, and names the round, if a round does not fit the cube, or if `share_limit` is not below 2^32.
+    /// all ranks. Returns `Status::Argument`, and names the round, if a round does not fit the cube, or if `share_limit` is
+    /// not below 2^32.
     pub fn new(rounds: &'a dyn Rounds, dimension: u32, provided: NodeSet) -> Result<Hypercube<'a>> {
         let plan = rounds.plan(dimension);
         for (round, entry) in (1..).zip(&plan) {

@@ -44,7 +44,7 @@ pub enum Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Agreed {
-    /// The bitwise AND of the survivors' contributions. None: it is lost, because what a failed rank had contributed to
+    /// The bitwise AND of the survivors' contributions. None: it is lost, because the contribution of a failed rank to
     /// another agreement was counted in this one.
     pub flag: Option<u32>,
     /// Ranks have failed since the last recovery: all ranks must recover.

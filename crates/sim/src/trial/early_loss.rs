@@ -130,15 +130,7 @@ pub(super) fn has_arrived(
     };
     if input.len() <= chunk_bytes(trial.ranks) / ENCLOSED_PART {
         let message = enclosed_in_header(trial, owner, input);
-        let received = |fills| Received {
-            job,
-            from: owner,
-            to: holder,
-            fills,
-            checksum: Checksum::of(&message),
-        };
-        let mut keys = [false, true].map(received).into_iter();
-        return !records.is_empty() && keys.any(|key| run.received.contains_key(&key));
+        return !records.is_empty() && was_received(run, (job, owner, holder), &message);
     }
     let mut chunks = BTreeMap::new();
     for chunk in input.chunks(chunk_bytes(trial.ranks)) {
@@ -193,15 +185,22 @@ fn was_gathered(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: 
     };
     let trailer = [trial.fingerprint(job), 1].map(u64::to_le_bytes);
     message.extend(trailer.as_flattened());
+    trial.may_gather() && was_received(run, (job, owner, holder), &message)
+}
+
+/// Whether a rank has received this message, as all of a receive or as a part of it.
+fn was_received(run: &TrialRun, (job, from, to): (usize, Rank, Rank), message: &[u8]) -> bool {
     let received = |fills| Received {
         job,
-        from: owner,
-        to: holder,
+        from,
+        to,
         fills,
-        checksum: Checksum::of(&message),
+        checksum: Checksum::of(message),
     };
-    let arrived = |fills| run.received.contains_key(&received(fills));
-    trial.may_gather() && (arrived(false) || arrived(true))
+    [false, true]
+        .map(received)
+        .iter()
+        .any(|key| run.received.contains_key(key))
 }
 
 /// The bytes of a rank's sorted input.

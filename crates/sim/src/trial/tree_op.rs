@@ -138,7 +138,7 @@ impl TreeJob<'_, '_, '_> {
         };
         let mut bytes = Vec::new();
         let chosen = collect.run(&mut |records| {
-            // As a program whose callback fails, before it has the records.
+            // As a callback of a program that fails before it has used the records.
             callback_allowed()?;
             bytes.extend_from_slice(records);
             Ok(())

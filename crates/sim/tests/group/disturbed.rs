@@ -1,4 +1,4 @@
-//! Links that are slow, which a tree detects and avoids, and agreements whose word is lost.
+//! Slow links, which a tree detects and avoids, and agreements with a lost word.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -16,7 +16,8 @@ struct Disturbed<'y> {
     /// Each message to this rank takes a second.
     slow: Option<Rank>,
     seconds: f64,
-    /// The number of agreements before the one whose word is lost, as if a failed rank had taken part in another one.
+    /// The number of agreements before the one with a lost word. A word is lost if a failed rank has taken part in another
+    /// agreement.
     lost_word: Cell<Option<u32>>,
 }
 

@@ -272,7 +272,7 @@ mod tests {
                 all.dedup();
                 all.len()
             };
-            // Excluded ranks are the last ones to hold a copy, on whatever host they are.
+            // Excluded ranks are the last ones to hold a copy, on any host.
             if members.excluded().is_empty() {
                 prop_assert_eq!(hosts_of(&found), hosts_of(&survivors).min(copies.saturating_add(1)));
             }

@@ -69,10 +69,13 @@ impl MonitorPolicy {
             let start = self.clocks.seconds();
             let answer = self.state.answer();
             let seconds = (self.clocks.seconds() - start).max(1e-9);
-            return answer
-                .map_err(|error| self.state.fail(error))
-                .ok()
-                .map(|_| seconds);
+            return match answer {
+                Ok(_) => Some(seconds),
+                Err(error) => {
+                    self.state.fail(error);
+                    None
+                }
+            };
         }
         let share = (now.processor - self.since.processor) / (now.at - self.since.at);
         Some(1.0 / share.clamp(1e-3, 1.0))
@@ -94,8 +97,10 @@ impl MonitorPolicy {
         }
         // Other threads read the views while the caller's test runs.
         let is_due = self.test_timer.is_due(now.at);
-        let figure = self.test_timer.report(now.at).then(|| self.figure(now));
-        let figure = figure.flatten();
+        let figure = match self.test_timer.report(now.at) {
+            true => self.figure(now),
+            false => None,
+        };
         if figure.is_some() {
             self.since = now;
         }

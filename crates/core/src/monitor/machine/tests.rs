@@ -24,7 +24,7 @@ struct TestNetwork {
     /// The time of each rank's test procedure, and its result.
     test_seconds: Vec<f64>,
     answers: Vec<u64>,
-    /// A tester whose tests take no longer than usual, whatever `test_seconds` has.
+    /// The tests of this tester take as long as usual, and not the time in `test_seconds`.
     fast_for: Option<Rank>,
     failed: RankSet,
     /// A message is lost once in so many times, and duplicated as often. 0: never.
