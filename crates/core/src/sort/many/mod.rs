@@ -6,9 +6,10 @@
 //! consists of those of all arrays, and a part that is sent consists of the parts of all arrays.
 //!
 //! A node proposes about [`SAMPLES`] samples, of each array in proportion to its records there, and at least
-//! [`LEAST_SAMPLES`] of each. Nodes take their samples at different places, and cuts of different arrays are rounded
-//! differently, so that the shares of all arrays together are in proportion, and the records of arrays with fewer records
-//! than nodes are spread over all nodes. A block of the result has one run for each array. Must never: compare records of two arrays, or move a record from one array to another.
+//! [`LEAST_SAMPLES`] of each. Nodes take their samples at different places, which differ between arrays, and cuts of
+//! different arrays are rounded differently, so that the shares of all arrays together are in proportion, and the
+//! records of arrays with fewer records than nodes are spread over all nodes. A block of the result has one run for each
+//! array. Must never: compare records of two arrays, or move a record from one array to another.
 
 use std::sync::Arc;
 
@@ -375,8 +376,8 @@ impl Algorithm for SortMany<'_> {
             }
             let kernel = self.kernel(array);
             let wanted = self.samples(part.bytes() / kernel.record_bytes(), total);
-            let samples =
-                pivot::spaced_samples(&part, wanted, |_| spread(at.node.0 as usize), kernel);
+            let place = spread(at.node.0 as usize + array);
+            let samples = pivot::spaced_samples(&part, wanted, |_| place, kernel);
             Ok(KeyBytes::of(kernel).of_samples(&samples))
         })?;
         pack(&proposals)
