@@ -158,8 +158,8 @@ pub struct Received {
     pub from: Rank,
     /// The receiver.
     pub to: Rank,
-    /// Whether the receive was of exactly its size.
-    pub fills: bool,
+    /// The number of bytes that the receive had room for.
+    pub room: usize,
     /// The checksum of its bytes.
     pub checksum: u64,
 }

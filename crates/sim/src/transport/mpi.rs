@@ -268,15 +268,15 @@ impl MpiApi for SimMpi<'_> {
         })
     }
 
-    fn land(&mut self, bytes: usize) -> Result<RecvBuffer> {
+    fn add_buffer(&mut self, bytes: usize) -> Result<RecvBuffer> {
         let is_shared = self.state(|state| state.forgets);
         let buffer = SimBuffer::new(bytes, is_shared)?;
         let rank = self.handle.rank;
         Ok(self.state(|state| state.process(rank).recv_buffers.add(buffer)))
     }
 
-    fn lift(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice {
-        self.state(|state| state.lift(self.handle.rank, buffer, bytes))
+    fn take_buffer(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice {
+        self.state(|state| state.take_buffer(self.handle.rank, buffer, bytes))
     }
 
     fn release(&mut self, buffer: RecvBuffer) {

@@ -54,8 +54,8 @@ pub struct OpenRequest {
 }
 
 impl SimState {
-    pub fn lift(&mut self, rank: Rank, buffer: RecvBuffer, bytes: usize) -> Slice {
-        let buffer = self.process(rank).recv_buffers.lift(buffer);
+    pub fn take_buffer(&mut self, rank: Rank, buffer: RecvBuffer, bytes: usize) -> Slice {
+        let buffer = self.process(rank).recv_buffers.take_buffer(buffer);
         buffer.into_slice(bytes)
     }
 
@@ -261,7 +261,7 @@ impl SimState {
                 job,
                 from,
                 to: rank,
-                fills: range.len() == bytes.len(),
+                room: range.len(),
                 checksum: Checksum::of(bytes),
             };
             *self.received.entry(received).or_default() += 1;

@@ -13,15 +13,14 @@ pub(super) fn judge_loss_of_copies(
     known: &[Rank],
     outcome: &SortOutcome,
 ) -> Option<String> {
-    if !trial.exclusions.is_empty() || !trial.speeds.is_empty() {
-        // The holders depend on the rounds in which ranks were excluded.
-        return None;
-    }
     let has_blocks = has_blocks(trial);
-    if !has_blocks && trial.recoveries > 0 {
+    let copies = Copies {
+        number: copies,
+        of_blocks: has_blocks,
         // After its job a rank has only the pieces of its input that were for the holders of its copies.
-        return None;
-    }
+        of_pieces: !has_blocks && trial.recoveries > 0,
+    };
+    let placements = possible_exclusions(trial);
     let survivor = Rank::all(trial.ranks).find(|rank| !outcome.failed.contains(rank))?;
     let mut members = new_members(trial, survivor);
     let failed = RankSet::of(trial.ranks, outcome.failed.iter().copied());
@@ -29,10 +28,14 @@ pub(super) fn judge_loss_of_copies(
     for (_, more) in &outcome.agreed_failures {
         let mut after = members.faulty().clone();
         after.extend(&RankSet::of(trial.ranks, more.iter().copied()));
-        // The job goes on without an input if its block is elsewhere, and misses the input after the next failure.
-        let went_on = loses(&members, &after, (copies, has_blocks));
         let is_later = known.iter().all(|rank| members.is_faulty(*rank));
-        is_possible |= went_on || is_later && loses(&members, &failed, (copies, has_blocks));
+        is_possible |= placements.iter().any(|excluded| {
+            let mut placed = members.clone();
+            placed.exclude(excluded);
+            // The job goes on without an input if its block is elsewhere, and misses the input after the next failure.
+            let went_on = copies.are_lost(&placed, &after);
+            went_on || is_later && copies.are_lost(&placed, &failed)
+        });
         members.absorb(&after);
     }
     (!is_possible).then(|| {
@@ -48,13 +51,45 @@ fn has_blocks(trial: &Trial) -> bool {
     !trial.is_recomputable() || trial.custom_loop || matches!(trial.store, StoreKind::Versions(_))
 }
 
-/// Whether all holders of some data have failed, if the data had the places that these members give them. `has_blocks`:
-/// nodes without a rank of their own have data, too.
-fn loses(members: &Members, failed: &RankSet, (copies, has_blocks): (usize, bool)) -> bool {
-    let mut nodes = members.cube().nodes();
-    nodes.any(|node| {
-        let has_data = has_blocks || (node.0 as usize) < members.ranks();
-        let holders = holders(node, members, members.membership(), copies);
-        has_data && holders.iter().all(|holder| failed.contains(*holder))
-    })
+/// The sets of ranks that may be excluded as slow at some time: the ranks that are observed to change can be slow or not.
+fn possible_exclusions(trial: &Trial) -> Vec<RankSet> {
+    let mut ranks: Vec<Rank> = trial.exclusions.iter().map(|change| change.rank).collect();
+    ranks.sort();
+    ranks.dedup();
+    let subset = |chosen: u32| {
+        let chosen = (0..).zip(&ranks).filter(|(bit, _)| chosen >> bit & 1 == 1);
+        RankSet::of(trial.ranks, chosen.map(|(_, rank)| *rank))
+    };
+    (0..1 << ranks.len()).map(subset).collect()
+}
+
+/// The data that have copies.
+struct Copies {
+    /// The number of copies of each.
+    number: usize,
+    /// Whether the blocks of all nodes have copies, also of nodes without a rank of their own, and not only the inputs.
+    of_blocks: bool,
+    /// Whether an owner has given its input up, except for the pieces that were for the holders of its copies.
+    of_pieces: bool,
+}
+
+impl Copies {
+    /// Whether all holders of some data have failed, if the data had the places that these members give them.
+    fn are_lost(&self, members: &Members, failed: &RankSet) -> bool {
+        let nodes = members.cube().nodes();
+        let mut nodes = nodes.filter(|node| self.of_blocks || (node.0 as usize) < members.ranks());
+        nodes.any(|node| {
+            let holders = holders(node, members, members.membership(), self.number);
+            let Some((owner, others)) = holders.split_first() else {
+                return false;
+            };
+            let others_failed = others.iter().all(|holder| failed.contains(*holder));
+            // Of the pieces that failed ranks received, the owner has only those for the holders.
+            let is_missing =
+                |receiver: &Rank| failed.contains(*receiver) && !others.contains(receiver);
+            let receivers = members.membership().executing();
+            let misses_pieces = || receivers.iter().any(|receiver| is_missing(&receiver));
+            others_failed && (failed.contains(*owner) || self.of_pieces && misses_pieces())
+        })
+    }
 }

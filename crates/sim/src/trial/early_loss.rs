@@ -130,7 +130,7 @@ pub(super) fn has_arrived(
     };
     if input.len() <= chunk_bytes(trial.ranks) / ENCLOSED_PART {
         let message = enclosed_in_header(trial, owner, input);
-        return !records.is_empty() && was_received(run, (job, owner, holder), &message);
+        return !records.is_empty() && was_received((trial, run), (job, owner, holder), &message);
     }
     let mut chunks = BTreeMap::new();
     for chunk in input.chunks(chunk_bytes(trial.ranks)) {
@@ -138,7 +138,7 @@ pub(super) fn has_arrived(
             job,
             from: owner,
             to: holder,
-            fills: true,
+            room: chunk.len(),
             checksum: Checksum::of(chunk),
         };
         *chunks.entry(received).or_insert(0) += 1;
@@ -185,22 +185,22 @@ fn was_gathered(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: 
     };
     let trailer = [trial.fingerprint(job), 1].map(u64::to_le_bytes);
     message.extend(trailer.as_flattened());
-    trial.may_gather() && was_received(run, (job, owner, holder), &message)
+    trial.may_gather() && was_received((trial, run), (job, owner, holder), &message)
 }
 
-/// Whether a rank has received this message, as all of a receive or as a part of it.
-fn was_received(run: &TrialRun, (job, from, to): (usize, Rank, Rank), message: &[u8]) -> bool {
-    let received = |fills| Received {
-        job,
-        from,
-        to,
-        fills,
-        checksum: Checksum::of(message),
-    };
-    [false, true]
-        .map(received)
-        .iter()
-        .any(|key| run.received.contains_key(key))
+/// Whether a rank has received this message, as all of a receive or as a part of it. A message that it discards has room for
+/// any other.
+fn was_received(
+    (trial, run): (&Trial, &TrialRun),
+    (job, from, to): (usize, Rank, Rank),
+    message: &[u8],
+) -> bool {
+    let checksum = Checksum::of(message);
+    let is_kept = |room: usize| room == message.len() || room < chunk_bytes(trial.ranks);
+    run.received.keys().any(|received| {
+        let ends = (received.job, received.from, received.to);
+        ends == (job, from, to) && received.checksum == checksum && is_kept(received.room)
+    })
 }
 
 /// The bytes of a rank's sorted input.

@@ -18,6 +18,7 @@ mod run;
 mod scripted_policy;
 mod shrink;
 mod spare_checks;
+mod tree_checks;
 mod tree_op;
 mod unreported;
 mod update;

@@ -68,6 +68,6 @@ pub fn judge_loads(
 }
 
 /// Whether the rank is one of the spares.
-fn is_spare(trial: &Trial, rank: Rank) -> bool {
+pub fn is_spare(trial: &Trial, rank: Rank) -> bool {
     rank.index() + trial.spares >= trial.ranks
 }

@@ -3,7 +3,8 @@
 //! The ranks may return different statuses, because a rank that gives up cannot ask the others. A result must be right
 //! all the same.
 
-use super::oracle::{Living, judge_result, judge_tree};
+use super::oracle::{Living, judge_result};
+use super::tree_checks::judge_tree;
 use super::{SortOutcome, Trial, TrialRun};
 use crate::transport::{Failure, FailureMode, SLOW_SECONDS};
 use ftsort_core::members::Rank;
