@@ -162,7 +162,7 @@ typedef struct ftsort_key_part {
  * processes. Start from an FTSORT_RECORD_ macro. The same on all ranks. Later versions append members. */
 typedef struct ftsort_record {
   size_t struct_size;           /**< `sizeof(ftsort_record)`. */
-  size_t record_bytes;          /**< The size of a record in bytes, including padding; up to 2^28. */
+  size_t record_bytes;          /**< The size in bytes with padding, which counts as data; up to 2^28. */
   size_t key_offset;            /**< The position of the key, in bytes; any alignment. 0 without a single key. */
   size_t key_bytes;             /**< Its size in bytes; 0: the natural size of a number, or no single key. */
   int32_t key;                  /**< One of `ftsort_key`. */
@@ -434,9 +434,9 @@ ftsort_status ftsort_init(MPI_Comm comm, const ftsort_config *config, ftsort **g
 /**
  * Releases a group, which must not be used afterwards. [L]
  *
- * Every survivor calls it before MPI_Finalize; it does not communicate. Results remain valid. Does nothing for
- * NULL, for a group of ftsort_group_of, which belongs to its communicator, and in a callback of the group. With
- * `ftsort_config.trace` the lowest survivor merges the trace files of all ranks as far as they are written.
+ * Every survivor calls it before MPI_Finalize; it does not communicate. Results remain valid; files of released
+ * ones are removed: call ftsort_agree first if others may recover them. Does nothing for NULL, for a group of
+ * ftsort_group_of, which belongs to its communicator, and in a callback of the group.
  */
 void ftsort_free(ftsort *group);
 

@@ -61,7 +61,10 @@ class view {
   using iterator = T *;
 
   constexpr view() = default;
-  constexpr view(T *data, std::size_t size) : data_(data), size_(size) {}
+
+  /** Views `size` elements. The literal 0 is no pointer here, so `{0, 2}` is no view. */
+  template <class P, std::enable_if_t<std::is_convertible_v<P (*)[], T (*)[]>, int> = 0>
+  constexpr view(P *data, std::size_t size) : data_(data), size_(size) {}
 
   /** Views a contiguous range. */
   template <class Range, std::enable_if_t<!std::is_same_v<std::decay_t<Range>, view> &&

@@ -298,10 +298,9 @@ pub unsafe extern "C" fn ftsort_comm(
 
 /// Releases a group, which must not be used afterwards. [L]
 ///
-/// Every survivor calls it before MPI_Finalize; it does not communicate. Results remain valid. Does nothing
-/// for NULL, for a group of ftsort_group_of, which belongs to its communicator, and in a callback of the
-/// group. With `ftsort_config.trace` the lowest survivor merges the trace files of all ranks as far as they
-/// are written.
+/// Every survivor calls it before MPI_Finalize; it does not communicate. Results remain valid; files of released
+/// ones are removed: call ftsort_agree first if others may recover them. Does nothing for NULL, for a group of
+/// ftsort_group_of, which belongs to its communicator, and in a callback of the group.
 ///
 /// # Safety
 /// `group` is NULL or live.

@@ -73,7 +73,7 @@ pub struct ftsort_key_part {
 pub struct ftsort_record {
     /// `sizeof(ftsort_record)`.
     pub struct_size: usize,
-    /// The size of a record in bytes, including padding; up to 2^28.
+    /// The size in bytes with padding, which counts as data; up to 2^28.
     pub record_bytes: usize,
     /// The position of the key, in bytes; any alignment. 0 without a single key.
     pub key_offset: usize,

@@ -1,5 +1,7 @@
 /* Orders that compile (REFUSED is 0), and orders that the headers refuse: 1 to 5 would compare addresses, and 6 and 7
- * have keys of long double, which would not be in the total order. */
+ * have keys of long double, which would not be in the total order. 8 is a list in place of a view: its 0
+ * would be NULL. */
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
@@ -11,6 +13,12 @@ struct star {
 };
 
 #if REFUSED == 0
+const std::uint64_t positions[] = {0, 2};
+std::vector<int> selected(const ftsort::group &g, const std::vector<int> &numbers)
+{
+  return g.select(numbers, {positions, 2});
+}
+
 ftsort::order<star> orders[] = {
     ftsort::order<star>::of(std::less<>{}, &star::name),
     ftsort::order<star>::of(std::greater<>{}, &star::magnitude),
@@ -39,4 +47,6 @@ struct measure {
   long double value;
 };
 auto by_long_member = ftsort::order<measure>::of(std::greater<>{}, &measure::value);
+#elif REFUSED == 8
+std::vector<int> selected(const ftsort::group &g, const std::vector<int> &numbers) { return g.select(numbers, {0, 2}); }
 #endif
