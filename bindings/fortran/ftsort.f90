@@ -10,6 +10,7 @@ module ftsort
   use, intrinsic :: iso_c_binding
   implicit none
   public
+  private :: ftsort_block_of_numbers
 
   ! ftsort_status_code
   integer(c_int32_t), parameter :: FTSORT_OK = 0
@@ -1092,6 +1093,26 @@ contains
     characters = ftsort_text(ftsort_last_error(group))
   end function
 
+  ! Returns block `index` of a result, from 1, with the count of its numbers of so many bytes. Bytes, such as those of
+  ! rounds and trees, are read as such numbers. There are none if the block does not exist, or if its elements are neither
+  ! bytes nor of this size.
+  function ftsort_block_of_numbers(result, index, number_bytes) result(block)
+    type(c_ptr), intent(in) :: result
+    integer, intent(in) :: index, number_bytes
+    type(ftsort_block) :: block
+    integer(c_size_t) :: at, element_bytes
+    integer(c_int32_t) :: status
+    at = int(index - 1, c_size_t)
+    element_bytes = 0
+    status = ftsort_result_block(result, at, block)
+    if (status == FTSORT_OK) status = ftsort_result_column(result, at, 0_c_size_t, block%data, element_bytes)
+    if (element_bytes == 1) then
+      block%count = block%count / number_bytes
+    else if (element_bytes /= number_bytes) then
+      block%count = 0
+    end if
+  end function
+
   ! Returns a ftsort_config with its defaults.
   function ftsort_config_init() result(made)
     type(ftsort_config) :: made
@@ -1184,26 +1205,13 @@ contains
     status = ftsort_run(group, ftsort_record_of_int8(values), data, size(values, kind=c_size_t), result)
   end function
 
-  ! Points `values` to the numbers of block `index` of a result, from 1; they live as long as the result. Bytes, such as
-  ! those of rounds and trees, are read as numbers of this kind. There are none if the block does not exist, or if its
-  ! elements are neither bytes nor of the size of this kind.
+  ! Points `values` to the numbers that `ftsort_block_of_numbers` finds; they live as long as the result.
   subroutine ftsort_values_int8(result, index, values)
     type(c_ptr), intent(in) :: result
     integer, intent(in) :: index
     integer(c_int8_t), pointer, intent(out) :: values(:)
     type(ftsort_block) :: block
-    integer(c_size_t) :: at, number_bytes, element_bytes
-    integer(c_int32_t) :: status
-    at = int(index - 1, c_size_t)
-    number_bytes = storage_size(values) / 8
-    element_bytes = 0
-    status = ftsort_result_block(result, at, block)
-    if (status == FTSORT_OK) status = ftsort_result_column(result, at, 0_c_size_t, block%data, element_bytes)
-    if (element_bytes == 1) then
-      block%count = block%count / number_bytes
-    else if (element_bytes /= number_bytes) then
-      block%count = 0
-    end if
+    block = ftsort_block_of_numbers(result, index, storage_size(values) / 8)
     call c_f_pointer(block%data, values, [block%count])
   end subroutine
 
@@ -1239,26 +1247,13 @@ contains
     status = ftsort_run(group, ftsort_record_of_int16(values), data, size(values, kind=c_size_t), result)
   end function
 
-  ! Points `values` to the numbers of block `index` of a result, from 1; they live as long as the result. Bytes, such as
-  ! those of rounds and trees, are read as numbers of this kind. There are none if the block does not exist, or if its
-  ! elements are neither bytes nor of the size of this kind.
+  ! Points `values` to the numbers that `ftsort_block_of_numbers` finds; they live as long as the result.
   subroutine ftsort_values_int16(result, index, values)
     type(c_ptr), intent(in) :: result
     integer, intent(in) :: index
     integer(c_int16_t), pointer, intent(out) :: values(:)
     type(ftsort_block) :: block
-    integer(c_size_t) :: at, number_bytes, element_bytes
-    integer(c_int32_t) :: status
-    at = int(index - 1, c_size_t)
-    number_bytes = storage_size(values) / 8
-    element_bytes = 0
-    status = ftsort_result_block(result, at, block)
-    if (status == FTSORT_OK) status = ftsort_result_column(result, at, 0_c_size_t, block%data, element_bytes)
-    if (element_bytes == 1) then
-      block%count = block%count / number_bytes
-    else if (element_bytes /= number_bytes) then
-      block%count = 0
-    end if
+    block = ftsort_block_of_numbers(result, index, storage_size(values) / 8)
     call c_f_pointer(block%data, values, [block%count])
   end subroutine
 
@@ -1294,26 +1289,13 @@ contains
     status = ftsort_run(group, ftsort_record_of_int32(values), data, size(values, kind=c_size_t), result)
   end function
 
-  ! Points `values` to the numbers of block `index` of a result, from 1; they live as long as the result. Bytes, such as
-  ! those of rounds and trees, are read as numbers of this kind. There are none if the block does not exist, or if its
-  ! elements are neither bytes nor of the size of this kind.
+  ! Points `values` to the numbers that `ftsort_block_of_numbers` finds; they live as long as the result.
   subroutine ftsort_values_int32(result, index, values)
     type(c_ptr), intent(in) :: result
     integer, intent(in) :: index
     integer(c_int32_t), pointer, intent(out) :: values(:)
     type(ftsort_block) :: block
-    integer(c_size_t) :: at, number_bytes, element_bytes
-    integer(c_int32_t) :: status
-    at = int(index - 1, c_size_t)
-    number_bytes = storage_size(values) / 8
-    element_bytes = 0
-    status = ftsort_result_block(result, at, block)
-    if (status == FTSORT_OK) status = ftsort_result_column(result, at, 0_c_size_t, block%data, element_bytes)
-    if (element_bytes == 1) then
-      block%count = block%count / number_bytes
-    else if (element_bytes /= number_bytes) then
-      block%count = 0
-    end if
+    block = ftsort_block_of_numbers(result, index, storage_size(values) / 8)
     call c_f_pointer(block%data, values, [block%count])
   end subroutine
 
@@ -1349,26 +1331,13 @@ contains
     status = ftsort_run(group, ftsort_record_of_int64(values), data, size(values, kind=c_size_t), result)
   end function
 
-  ! Points `values` to the numbers of block `index` of a result, from 1; they live as long as the result. Bytes, such as
-  ! those of rounds and trees, are read as numbers of this kind. There are none if the block does not exist, or if its
-  ! elements are neither bytes nor of the size of this kind.
+  ! Points `values` to the numbers that `ftsort_block_of_numbers` finds; they live as long as the result.
   subroutine ftsort_values_int64(result, index, values)
     type(c_ptr), intent(in) :: result
     integer, intent(in) :: index
     integer(c_int64_t), pointer, intent(out) :: values(:)
     type(ftsort_block) :: block
-    integer(c_size_t) :: at, number_bytes, element_bytes
-    integer(c_int32_t) :: status
-    at = int(index - 1, c_size_t)
-    number_bytes = storage_size(values) / 8
-    element_bytes = 0
-    status = ftsort_result_block(result, at, block)
-    if (status == FTSORT_OK) status = ftsort_result_column(result, at, 0_c_size_t, block%data, element_bytes)
-    if (element_bytes == 1) then
-      block%count = block%count / number_bytes
-    else if (element_bytes /= number_bytes) then
-      block%count = 0
-    end if
+    block = ftsort_block_of_numbers(result, index, storage_size(values) / 8)
     call c_f_pointer(block%data, values, [block%count])
   end subroutine
 
@@ -1404,26 +1373,13 @@ contains
     status = ftsort_run(group, ftsort_record_of_real32(values), data, size(values, kind=c_size_t), result)
   end function
 
-  ! Points `values` to the numbers of block `index` of a result, from 1; they live as long as the result. Bytes, such as
-  ! those of rounds and trees, are read as numbers of this kind. There are none if the block does not exist, or if its
-  ! elements are neither bytes nor of the size of this kind.
+  ! Points `values` to the numbers that `ftsort_block_of_numbers` finds; they live as long as the result.
   subroutine ftsort_values_real32(result, index, values)
     type(c_ptr), intent(in) :: result
     integer, intent(in) :: index
     real(c_float), pointer, intent(out) :: values(:)
     type(ftsort_block) :: block
-    integer(c_size_t) :: at, number_bytes, element_bytes
-    integer(c_int32_t) :: status
-    at = int(index - 1, c_size_t)
-    number_bytes = storage_size(values) / 8
-    element_bytes = 0
-    status = ftsort_result_block(result, at, block)
-    if (status == FTSORT_OK) status = ftsort_result_column(result, at, 0_c_size_t, block%data, element_bytes)
-    if (element_bytes == 1) then
-      block%count = block%count / number_bytes
-    else if (element_bytes /= number_bytes) then
-      block%count = 0
-    end if
+    block = ftsort_block_of_numbers(result, index, storage_size(values) / 8)
     call c_f_pointer(block%data, values, [block%count])
   end subroutine
 
@@ -1459,26 +1415,13 @@ contains
     status = ftsort_run(group, ftsort_record_of_real64(values), data, size(values, kind=c_size_t), result)
   end function
 
-  ! Points `values` to the numbers of block `index` of a result, from 1; they live as long as the result. Bytes, such as
-  ! those of rounds and trees, are read as numbers of this kind. There are none if the block does not exist, or if its
-  ! elements are neither bytes nor of the size of this kind.
+  ! Points `values` to the numbers that `ftsort_block_of_numbers` finds; they live as long as the result.
   subroutine ftsort_values_real64(result, index, values)
     type(c_ptr), intent(in) :: result
     integer, intent(in) :: index
     real(c_double), pointer, intent(out) :: values(:)
     type(ftsort_block) :: block
-    integer(c_size_t) :: at, number_bytes, element_bytes
-    integer(c_int32_t) :: status
-    at = int(index - 1, c_size_t)
-    number_bytes = storage_size(values) / 8
-    element_bytes = 0
-    status = ftsort_result_block(result, at, block)
-    if (status == FTSORT_OK) status = ftsort_result_column(result, at, 0_c_size_t, block%data, element_bytes)
-    if (element_bytes == 1) then
-      block%count = block%count / number_bytes
-    else if (element_bytes /= number_bytes) then
-      block%count = 0
-    end if
+    block = ftsort_block_of_numbers(result, index, storage_size(values) / 8)
     call c_f_pointer(block%data, values, [block%count])
   end subroutine
 

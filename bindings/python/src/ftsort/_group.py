@@ -238,11 +238,7 @@ class Group(NotCopied, Queries, ExternalSorts):
         >>> group.sort(stars, key='magnitude').array['name']
         array([b'Rigel', b'Capella', b'Vega'], dtype='|S8')
         """
-        function, refused = self._library.run, c_void_p()
-        with self._refusing(lambda: function(self._pointer(), None, None, 0, byref(refused))):
-            given = self._input(array, key, descending, stable, compare)
-        return self._result_call(function, given.record, given.pointer, given.count, keep=given,
-                                 layouts=[given.layout], columns=[_records(given.layout)])
+        return self._of_elements(self._library.run, ["records"], array, key, descending, stable, compare)
 
     def sort_many(self, arrays: Sequence[Any], key: Key = None, descending: Descending = False, *,
                   stable: bool = False) -> List[Result]:
@@ -282,7 +278,7 @@ class Group(NotCopied, Queries, ExternalSorts):
             for pointer in pointers:
                 self._library.result_free(pointer)
             raise
-        return [Result(self, pointer, [_records(layout)], layouts) for pointer, layout in zip(pointers, layouts)]
+        return [Result(self, pointer, [Column.records(layout)], layouts) for pointer, layout in zip(pointers, layouts)]
 
     def protect(self, array: Any, key: Key = None, descending: Descending = False, *, stable: bool = False,
                 compare: Optional[Compare] = None) -> ProtectedInput:
@@ -339,7 +335,7 @@ class Group(NotCopied, Queries, ExternalSorts):
             elif stable:
                 layout = layout.stable()
         return self._result_call(function, handle.pointer, byref(layout.record), keep=handle, layouts=[layout],
-                                 columns=[_records(layout)])
+                                 columns=[Column.records(layout)])
 
     def set_algorithm(self, algorithm: str, pivot: str = "sampled") -> None:
         """Selects the algorithm of the sorts that follow, by the names of `Group`. [collective]"""
@@ -516,15 +512,18 @@ class Group(NotCopied, Queries, ExternalSorts):
             status, is_valid = self._agree(pointer, True)
             if status == 0 and not is_valid:
                 return PeerArgumentError.status
-            # The other ranks wait: an error must not keep this one.
-            for flush in (lambda: sys.stdout.flush(), lambda: sys.stderr.flush(), logging.shutdown):
-                with contextlib.suppress(Exception):
-                    flush()
+            steps = [lambda: sys.stdout.flush(), lambda: sys.stderr.flush(), logging.shutdown]
             if self._has_files:
                 # No array is used any more, because the process ends.
-                for owned in list(self._owned):
-                    owned._release()
-            return self._library.leave(pointer, exit_code)
+                steps += [owned._release for owned in list(self._owned)]
+            try:
+                for step in steps:
+                    # The other ranks wait: not even the exception of a signal handler may keep this one.
+                    with contextlib.suppress(BaseException):
+                        step()
+            finally:
+                left = self._library.leave(pointer, exit_code)
+            return left
 
         try:
             self._call(leave)
@@ -552,7 +551,3 @@ def _rank(value: Any) -> int:
     """Returns a rank or a node for the library; -1, which does not exist, for a number beyond its type."""
     number = operator.index(value)
     return number if -2**31 <= number < 2**31 else -1
-
-
-def _records(layout: Layout) -> Column:
-    return Column("records", layout.dtype, layout)

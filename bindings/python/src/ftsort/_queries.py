@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_double, c_size_t, c_uint64, c_void_p
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from ftsort import _native
 from ftsort._calls import Calls
 from ftsort._errors import ArgumentError
-from ftsort._layout import Descending, Input, Key, Rows, as_array, key_kind, type_id
+from ftsort._layout import Compare, Descending, Input, Key, Rows, as_array, key_kind, type_id
 from ftsort._result import Column, Result
 
 #: ("sum", "field"), or "count".
@@ -29,8 +29,18 @@ class Queries(Calls):
         def _result_call(self, function: Callable[..., int], *arguments: Any, columns: Sequence[Column],
                          layouts: Sequence[Any], keep: Any) -> Result: ...
 
-        def _input(self, array: Any, key: Key = None, descending: Descending = False,
-                   stable: bool = False) -> Input: ...
+        def _input(self, array: Any, key: Key = None, descending: Descending = False, stable: bool = False,
+                   compare: Optional[Compare] = None) -> Input: ...
+
+    def _of_elements(self, function: Any, names: Sequence[str], array: Any, key: Key, descending: Descending,
+                     stable: bool = False, compare: Optional[Compare] = None) -> Result:
+        """Makes a call with the elements of this rank alone. Columns other than "records" have numbers of the library."""
+        refused = c_void_p()
+        with self._refusing(lambda: function(self._pointer(), None, None, 0, byref(refused))):
+            given = self._input(array, key, descending, stable, compare)
+        columns = [Column.records(given.layout) if name == "records" else Column(name, _POSITION) for name in names]
+        return self._result_call(function, given.record, given.pointer, given.count, keep=given,
+                                 layouts=[given.layout], columns=columns)
 
     def sort_by_key(self, keys: Any, values: Any, descending: Descending = False, *, key: Key = None) -> Result:
         """Sorts keys and moves the value beside each key along. [collective]
@@ -91,7 +101,7 @@ class Queries(Calls):
         >>> group.argsort([30, 10, 20]).array.tolist()
         [1, 2, 0]
         """
-        return self._numbers(self._library.argsort, "positions", array, key, descending)
+        return self._of_elements(self._library.argsort, ["positions"], array, key, descending)
 
     def positions(self, array: Any, key: Key = None, descending: Descending = False) -> Result:
         """Returns the position of each element in the sorted order: the inverse of `argsort`. [collective]
@@ -115,14 +125,7 @@ class Queries(Calls):
         >>> group.positions([30, 10, 20]).array.tolist()
         [2, 0, 1]
         """
-        return self._numbers(self._library.positions, "positions", array, key, descending)
-
-    def _numbers(self, function: Any, name: str, array: Any, key: Key, descending: Descending) -> Result:
-        refused = c_void_p()
-        with self._refusing(lambda: function(self._pointer(), None, None, 0, byref(refused))):
-            given = self._input(array, key, descending)
-        return self._result_call(function, given.record, given.pointer, given.count, keep=given,
-                                 layouts=[given.layout], columns=[Column(name, _POSITION)])
+        return self._of_elements(self._library.positions, ["positions"], array, key, descending)
 
     def select(self, array: Any, positions: Any, key: Key = None, descending: Descending = False) -> np.ndarray:
         """Returns the elements at given positions of the sorted order, without a whole sort. [collective]
@@ -228,7 +231,7 @@ class Queries(Calls):
                 raise ArgumentError(f"count is {count!r}, expected an integer of at least 0")
             given = self._input(array, key, descending)
         return self._result_call(function, given.record, given.pointer, given.count, int(count), keep=given,
-                                 layouts=[given.layout], columns=[_records(given)])
+                                 layouts=[given.layout], columns=[Column.records(given.layout)])
 
     def unique(self, array: Any, key: Key = None, descending: Descending = False) -> Result:
         """Returns the distinct keys in order. [collective]
@@ -252,11 +255,7 @@ class Queries(Calls):
         >>> result.array.tolist(), result.columns["counts"].tolist()
         ([5, 7], [1, 2])
         """
-        function, refused = self._library.unique, c_void_p()
-        with self._refusing(lambda: function(self._pointer(), None, None, 0, byref(refused))):
-            given = self._input(array, key, descending)
-        return self._result_call(function, given.record, given.pointer, given.count, keep=given,
-                                 layouts=[given.layout], columns=[_records(given), Column("counts", _POSITION)])
+        return self._of_elements(self._library.unique, ["records", "counts"], array, key, descending)
 
     def group_by(self, array: Any, key: Key, aggregates: Mapping[str, Aggregate],
                  descending: Descending = False) -> Result:
@@ -300,15 +299,11 @@ class Queries(Calls):
                 raise ArgumentError(f"aggregates is {aggregates!r}, expected a mapping from a name to an aggregate")
             described = [_aggregate(given, name, wanted) for name, wanted in aggregates.items()]
             passed = (_native.Aggregate * len(described))(*(raw for raw, _ in described))
-            columns = [_records(given), *(column for _, column in described)]
+            columns = [Column.records(given.layout), *(column for _, column in described)]
             if len({column.name for column in columns}) < len(columns):
                 raise ArgumentError("aggregates has the name 'records', which is the name of the first column")
         return self._result_call(function, given.record, passed, len(passed), given.pointer, given.count, keep=given,
                                  layouts=[given.layout], columns=columns)
-
-
-def _records(given: Input) -> Column:
-    return Column("records", given.layout.dtype, given.layout)
 
 
 def _aggregate(given: Input, name: str, wanted: Aggregate) -> Tuple[_native.Aggregate, Column]:

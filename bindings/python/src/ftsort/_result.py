@@ -26,6 +26,11 @@ class Column(NamedTuple):
     #: The layout of the records, which maps float16 keys back; None for numbers that the library computed.
     layout: Optional[Layout] = None
 
+    @classmethod
+    def records(cls, layout: Layout) -> "Column":
+        """Returns the column of the sorted elements."""
+        return cls("records", layout.dtype, layout)
+
 
 class NotCopied:
     """An object that owns memory of the library, which a copy or a pickle of it would release twice."""
@@ -220,13 +225,16 @@ class Result(_Owner, Sequence[Block]):
         ------
         DataLost
             Blocks cannot be rebuilt; the blocks of survivors stay valid.
+        CallbackError
+            `compare` or `reload` raised an exception on some rank. The result is closed on all ranks.
         """
         group, function = self._group, self._group._library.result_recover
         with group._refusing(lambda: function(group._pointer(), None)):
             handle = self._opened()
         self._blocks = None
         try:
-            group._call(function, handle.pointer, layouts=self._layouts, keep=handle)
+            # Blocks that were made with a failed comparison may be wrong.
+            group._call(function, handle.pointer, layouts=self._layouts, keep=handle, discard=self.close)
         finally:
             self._blocks = None  # A callback or another thread may have asked for them during the call.
         return self
@@ -248,6 +256,9 @@ class Result(_Owner, Sequence[Block]):
         ------
         DataLost
             The result cannot be recovered after a failure.
+        CallbackError
+            `compare` or `reload` raised an exception on some rank, while the result was recovered. The result is closed
+            on all ranks.
         """
         group, column, function = self._group, self._columns[0], self._group._library.gather_sorted
         refused = _native.CONSUME_FN()
@@ -272,7 +283,8 @@ class Result(_Owner, Sequence[Block]):
 
         callback = _native.CONSUME_FN(consume)
         try:
-            group._call(function, byref(options), handle.pointer, callback, None, layouts=self._layouts, keep=handle)
+            group._call(function, byref(options), handle.pointer, callback, None, layouts=self._layouts, keep=handle,
+                        discard=self.close)
         finally:
             self._blocks = None  # The call recovers the result if ranks have failed.
         if gathered is None and total == 0 and group.executor(root) == group.rank:
