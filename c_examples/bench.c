@@ -33,29 +33,10 @@
 #include "ftsort_query.h"
 #include "ftsort_verify.h"
 #include "leave.h"
+#include "measure.h"
 
 enum { TOTAL, SORT, EXCHANGE, MERGE, STORE, COMMIT, REPAIR, PHASES };
 static const char *const names[PHASES] = {"total", "sort", "exchange", "merge", "store", "commit", "repair"};
-
-static uint64_t mix(uint64_t x) /* splitmix64 */
-{
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-static int by_value(const void *a, const void *b)
-{
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-  qsort(values, (size_t)count, sizeof(double), by_value);
-  return values[count / 2];
-}
 
 static void read_phases(const ftsort_stats *stats, double *seconds)
 {

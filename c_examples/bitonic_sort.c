@@ -81,7 +81,7 @@ int main(int argc, char **argv)
   ftsort_rounds rounds = FTSORT_ROUNDS_INIT;
   ftsort_round plan[MAX_ROUNDS];
   uint32_t s, t, d, last = 0;
-  start(&argc, &argv);
+  group = make_group(&argc, &argv, NULL);
   count = argc > 1 ? strtoul(argv[1], NULL, 10) : 10000;
   d = ftsort_dimension(group);
   memset(plan, 0, sizeof plan); /* no round shares a value */

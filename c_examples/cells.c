@@ -52,19 +52,13 @@ int main(int argc, char **argv)
   static ftsort_array cells[CELLS];
   static ftsort_result *results[CELLS];
   ftsort_record by_energy = FTSORT_RECORD_MEMBER(struct particle, energy, FTSORT_KEY_F64);
-  ftsort *group = NULL;
+  ftsort *group;
   ftsort_status status;
   MPI_Comm survivors;
   uint64_t found = 0, all = 0, total = 0;
   uint32_t right = 1;
   int cell;
-  ftsort_prepare();
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(&argc, &argv);
-  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
+  group = make_group(&argc, &argv, NULL);
   for (cell = 0; cell < CELLS; cell++) {
     cells[cell].record = &by_energy;
     cells[cell].data = particles[cell];

@@ -68,20 +68,13 @@ int main(int argc, char **argv)
 {
   long value[MAX_NODES], received[MAX_NODES], smallest;
   char mine[MAX_NODES];
-  ftsort *group = NULL;
+  ftsort *group;
   unsigned s, dimension, tries = 0;
   int node, nodes, self;
   uint32_t fine;
   MPI_Comm comm;
 
-  ftsort_prepare();
-
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(&argc, &argv);
-  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
+  group = make_group(&argc, &argv, NULL);
   self = ftsort_rank(group);
   dimension = ftsort_dimension(group);
   nodes = 1 << dimension;

@@ -112,7 +112,7 @@ int main(int argc, char **argv)
   ftsort_rounds rounds = FTSORT_ROUNDS_INIT;
   ftsort_round plan[32];
   uint32_t s, d;
-  start(&argc, &argv);
+  group = make_group(&argc, &argv, NULL);
   d = ftsort_dimension(group);
   bits = argc > 1 ? (unsigned)atoi(argv[1]) : 12;
   n = (size_t)1 << bits;

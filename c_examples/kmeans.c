@@ -125,7 +125,7 @@ int main(int argc, char **argv)
   ftsort_round plan[MAX_STEPS];
   struct stat info;
   int i, descriptor = open(argc > 1 ? argv[1] : argv[0], O_RDONLY);
-  start(&argc, &argv);
+  group = make_group(&argc, &argv, NULL);
   groups = argc > 2 ? atoi(argv[2]) : 5;
   steps = argc > 3 ? atoi(argv[3]) : 20;
   if (descriptor < 0 || fstat(descriptor, &info) != 0 || info.st_size < 4 || groups < 1 ||

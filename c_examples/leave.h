@@ -1,10 +1,32 @@
-/* The end of an example after an error, and the rank that prints. */
+/* The start of an example, its end after an error, and the rank that prints. */
 #ifndef LEAVE_H
 #define LEAVE_H
 #include <signal.h>
 #include <stdio.h>
 
 #include "ftsort.h"
+
+/* Starts MPI, and returns a group of all ranks. FTSORT_FAULTS may kill ranks, because the program is a demonstration. */
+static inline ftsort *make_group(int *argc, char ***argv, const ftsort_config *config)
+{
+  ftsort *group = NULL;
+  ftsort_prepare();
+  ftsort_allow_faults();
+  MPI_Init(argc, argv);
+  if (ftsort_init(MPI_COMM_WORLD, config, &group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  return group;
+}
+
+/* The number of ranks that this rank knows to have failed. */
+static inline int failed_ranks(ftsort *group)
+{
+  int rank, failed = 0;
+  for (rank = 0; rank < ftsort_ranks(group); rank++) failed += ftsort_is_failed(group, rank);
+  return failed;
+}
 
 /* Whether this rank is the lowest survivor, which executes node 0. */
 static inline int is_lowest(ftsort *group) { return ftsort_executor(group, 0) == ftsort_rank(group); }

@@ -23,21 +23,13 @@
 #include "ftsort_store.h"
 #include "ftsort_tree.h"
 #include "leave.h"
-
-#define MAX_LINKS 64
+#include "links.h"
 
 static ftsort *group;
 static int self, rows, columns; /* of the grid */
 static unsigned row_bits;
 static int by_shares; /* the rows are divided among the ranks, and not the grid among the nodes */
 static long size, height, width; /* of the matrix, and of a block */
-
-/* Ends the program after an error that all ranks know. */
-static void give_up(const char *function)
-{
-  fprintf(stderr, "rank %d: %s: %s\n", self, function, ftsort_last_error(group));
-  leave_with(group, 1);
-}
 
 /* The matrix and the vector: small integers, so that sums do not depend on the order of additions. */
 static int64_t a(long i, long j) { return (i * 31 + j * 17) % 101 - 50; }
@@ -95,27 +87,13 @@ static int merge(void *user, const void *low, size_t low_bytes, const void *high
   return 0;
 }
 
-static size_t read_links(const char *text, int32_t *links)
-{
-  size_t count = 0;
-  int one, other, length;
-  while (count < MAX_LINKS && sscanf(text, "%d-%d%n", &one, &other, &length) == 2) {
-    links[2 * count] = one;
-    links[2 * count + 1] = other;
-    count++;
-    text += length;
-    if (*text++ != ',') break;
-  }
-  return count;
-}
-
 /* Returns the strips of the rows that this rank has as its share. */
 static int64_t *share_of_strips(const ftsort_tree_options *options, size_t *count)
 {
   uint64_t first, number, i;
   int64_t *strips;
   /* The options are the same on all ranks, and so is an error. */
-  if (ftsort_tree_share(group, options, (uint64_t)rows, &first, &number) != FTSORT_OK) give_up("ftsort_tree_share");
+  check(group, ftsort_tree_share(group, options, (uint64_t)rows, &first, &number));
   strips = (int64_t *)malloc((number + 1) * strip_words() * sizeof *strips);
   if (strips == NULL) fail_alone("matrix_vector: no memory for the strips");
   for (i = 0; i < number; i++) multiply((int)(first + i), 0, strips + i * strip_words());
@@ -163,13 +141,6 @@ static int is_right(const int64_t *strips, size_t bytes)
   return !wrong;
 }
 
-static int failed_ranks(void)
-{
-  int rank, failed = 0;
-  for (rank = 0; rank < ftsort_ranks(group); rank++) failed += ftsort_is_failed(group, rank);
-  return failed;
-}
-
 int main(int argc, char **argv)
 {
   ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
@@ -179,14 +150,7 @@ int main(int argc, char **argv)
   int right = 1, failed;
   unsigned bits;
 
-  ftsort_prepare();
-
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(&argc, &argv);
-  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
+  group = make_group(&argc, &argv, NULL);
   self = ftsort_rank(group);
   bits = (unsigned)ftsort_dimension(group);
   row_bits = bits / 2;
@@ -210,13 +174,13 @@ int main(int argc, char **argv)
   do { /* repeated if a rank failed before its contribution was stored: other ranks compute it */
     size_t count;
     int64_t *strips = by_shares ? share_of_strips(&options, &count) : my_strips(&count);
-    failed = failed_ranks();
+    failed = failed_ranks(group);
     status = ftsort_tree_merge(group, &options, strips, count * strip_words() * sizeof *strips, &result);
     free(strips);
     /* Also if the executor of a rank that failed in the call is cut off, and has a contribution therefore. */
   } while (status == FTSORT_ERR_DATA_LOST ||
-           (by_shares && status == FTSORT_ERR_ARGUMENT && failed_ranks() > failed));
-  if (status != FTSORT_OK) give_up("ftsort_tree_merge");
+           (by_shares && status == FTSORT_ERR_ARGUMENT && failed_ranks(group) > failed));
+  check(group, status);
 
   if (result != NULL) {
     ftsort_block block;

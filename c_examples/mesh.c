@@ -172,7 +172,7 @@ int main(int argc, char **argv)
   ftsort_rounds rounds = FTSORT_ROUNDS_INIT;
   ftsort_round *plan;
   size_t i;
-  start(&argc, &argv);
+  group = make_group(&argc, &argv, NULL);
   size = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
   steps = argc > 2 ? (unsigned)atoi(argv[2]) : 20;
   bits_of[0] = argc > 3 ? (unsigned)atoi(argv[3]) : 1;

@@ -17,6 +17,7 @@
 
 #include "ftsort_monitor.h"
 #include "leave.h"
+#include "measure.h"
 
 static double processor_seconds(void)
 {
@@ -24,18 +25,6 @@ static double processor_seconds(void)
   getrusage(RUSAGE_SELF, &used);
   return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
          (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-}
-
-static int ascending(const void *one, const void *other)
-{
-  double a = *(const double *)one, b = *(const double *)other;
-  return (a > b) - (a < b);
-}
-
-static double median(double *times, int count)
-{
-  qsort(times, (size_t)count, sizeof *times, ascending);
-  return count > 0 ? 1e3 * times[count / 2] : 0;
 }
 
 int main(int argc, char **argv)
@@ -102,7 +91,7 @@ int main(int argc, char **argv)
     printf("monitor_cost mode=%s ranks=%d seconds=%d interval_ms=%d processor_percent=%.3f sent=%.2f answered=%.2f "
            "log2=%d pairs=%d without_ms=%.2f with_ms=%.2f\n",
            mode, ranks, seconds, interval, 100 * all[0] / each, all[1] / each, all[2] / each, k, pairs,
-           median(times[0], pairs), median(times[1], pairs));
+           1e3 * median(times[0], pairs), 1e3 * median(times[1], pairs));
     fflush(stdout);
   }
   ftsort_leave(group, 0);

@@ -71,13 +71,6 @@ static int is_right(const ftsort_block *state)
   return state->count == 2 * count * sizeof *sums;
 }
 
-/* Ends the program after an error of a collective call, which all ranks return. */
-static void give_up(const char *function)
-{
-  fprintf(stderr, "rank %d: %s: %s\n", (int)ftsort_rank(group), function, ftsort_last_error(group));
-  leave_with(group, 1);
-}
-
 int main(int argc, char **argv)
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
@@ -95,22 +88,14 @@ int main(int argc, char **argv)
   rounds.emit = emit;
   rounds.absorb = absorb;
 
-  ftsort_prepare();
-
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(&argc, &argv);
-  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
+  group = make_group(&argc, &argv, &config);
   mine = (int64_t *)malloc((2 * count + 1) * sizeof *mine);
   if (mine == NULL) fail_alone("prefix_sum: no memory for the numbers");
   for (i = 0; i < count; i++) mine[i] = mine[count + i] = number(ftsort_rank(group), i);
   do { /* repeated if a rank fails after the last round, with its states */
     ftsort_result_free(result);
-    if (ftsort_rounds_run(group, &rounds, mine, 2 * count * sizeof *mine, &result) != FTSORT_OK)
-      give_up("ftsort_rounds_run");
-    if (ftsort_fault_check(group, &new_failures) != FTSORT_OK) give_up("ftsort_fault_check");
+    check(group, ftsort_rounds_run(group, &rounds, mine, 2 * count * sizeof *mine, &result));
+    check(group, ftsort_fault_check(group, &new_failures));
   } while (new_failures > 0);
   for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
     int fine = is_right(&state);

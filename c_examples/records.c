@@ -170,12 +170,9 @@ int main(int argc, char **argv)
   int fine;
   magnitude.descending = keys[0].descending = 1; /* the greatest number first */
   shell.stable = 1; /* an algorithm that does not keep the order of equal stars refuses this */
-  ftsort_prepare();
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(&argc, &argv);
+  group = make_group(&argc, &argv, NULL);
   config.dense = 1; /* one block of equal size for each survivor, also after failures */
-  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK ||
-      ftsort_init(MPI_COMM_WORLD, &config, &even) != FTSORT_OK) {
+  if (ftsort_init(MPI_COMM_WORLD, &config, &even) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }

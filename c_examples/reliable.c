@@ -20,6 +20,7 @@
 
 #include "ftsort.h"
 #include "ftsort_verify.h"
+#include "measure.h"
 
 enum { BY_HAND, PLAIN, CHECKED, DIGEST, HOST, HOST_VERIFIES, PLANS };
 static const char *const names[PLANS] = {"by_hand", "plain", "checked", "digest", "host", "host_verifies"};
@@ -43,14 +44,6 @@ static int32_t *room(size_t records)
   int32_t *place = (int32_t *)malloc(records * sizeof(int32_t) + 1);
   if (!place) give_up("no memory");
   return place;
-}
-
-static uint64_t mix(uint64_t x) /* splitmix64 */
-{
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
 }
 
 /* Sorts on one processor: radix sort for many records, insertion sort for few. */
@@ -183,12 +176,6 @@ static void prepare(uint32_t copies)
   for (i = 0; i < total; i++) expected[i] = (int32_t)(uint32_t)mix(i);
   memcpy(input, expected + (size_t)rank * block, block * sizeof *input);
   sort_here(expected, total, scratch);
-}
-
-static int by_value(const void *a, const void *b)
-{
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
 }
 
 int main(int argc, char **argv)

@@ -28,13 +28,6 @@ static state committed_state(ftsort *group, int node)
   return bytes == NULL ? start : *(const state *)bytes;
 }
 
-static int failed_ranks(ftsort *group)
-{
-  int rank, failed = 0;
-  for (rank = 0; rank < ftsort_ranks(group); rank++) failed += ftsort_is_failed(group, rank);
-  return failed;
-}
-
 /* Adds up the points of all nodes, on every survivor. */
 static uint64_t sum(ftsort *group, int nodes)
 {
@@ -68,15 +61,9 @@ int main(int argc, char **argv)
   char name[64];
 
   if (argc < 2) return 2;
-  ftsort_prepare();
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(&argc, &argv);
   config.store = FTSORT_STORE_DIRECTORY;
   config.store_directory = argv[1];
-  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
+  group = make_group(&argc, &argv, &config);
   nodes = 1 << ftsort_dimension(group);
   snprintf(name, sizeof name, "pi-loop-%llu", (unsigned long long)points);
   check(group, ftsort_store_open(group, name, &found));

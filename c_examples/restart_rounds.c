@@ -67,15 +67,9 @@ int main(int argc, char **argv)
   int found;
 
   if (argc < 2) return 2;
-  ftsort_prepare();
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(&argc, &argv);
   config.store = FTSORT_STORE_DIRECTORY;
   config.store_directory = argv[1];
-  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
+  group = make_group(&argc, &argv, &config);
   snprintf(name, sizeof name, "pi-rounds-%llu", (unsigned long long)points);
   check(group, ftsort_store_open(group, name, &found));
   if (found && is_lowest(group)) printf("continues after round %llu\n", stored_rounds(group));

@@ -37,15 +37,9 @@ int main(int argc, char **argv)
   int found;
 
   if (argc < 2) return 2;
-  ftsort_prepare();
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(&argc, &argv);
   config.store = FTSORT_STORE_DIRECTORY;
   config.store_directory = argv[1];
-  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
+  group = make_group(&argc, &argv, &config);
 
   first = all * (uint64_t)ftsort_rank(group) / (uint64_t)ftsort_ranks(group);
   count = all * (uint64_t)(ftsort_rank(group) + 1) / (uint64_t)ftsort_ranks(group) - first;

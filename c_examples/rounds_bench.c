@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ftsort_rounds.h"
+#include "measure.h"
 
 typedef struct complex_number {
   double re, im;
@@ -23,12 +24,6 @@ static int dimensions, turns; /* `turns` exchanges, which cycle through the dime
 static size_t bytes;         /* of a state */
 static complex_number *roots;
 static size_t share, n; /* numbers of a node and of all nodes in the FFT */
-
-static int by_value(const void *a, const void *b)
-{
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
 
 static void butterflies(complex_number *out, const complex_number *low, const complex_number *high, int upper,
                         size_t first, size_t half)

@@ -1,5 +1,5 @@
-/* The common part of the examples of ftsort_rounds_run: makes a group, runs the rounds, and checks and prints the
- * states of each survivor. For inputs that any rank can generate or read again (rounds.begin_all). */
+/* The common part of the examples of ftsort_rounds_run: runs the rounds, and checks and prints the states of each
+ * survivor. For inputs that any rank can generate or read again (rounds.begin_all). */
 #ifndef ROUNDS_EXAMPLE_H
 #define ROUNDS_EXAMPLE_H
 #include <stdio.h>
@@ -11,17 +11,6 @@
 #include "leave.h"
 
 static ftsort *group;
-
-static void start(int *argc, char ***argv)
-{
-  ftsort_prepare();
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(argc, argv);
-  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-}
 
 /* Runs the rounds, checks the states, and ends the process. Does not return. */
 static void run_and_leave(ftsort_rounds *rounds, int (*is_right)(const ftsort_block *state))

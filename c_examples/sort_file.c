@@ -23,6 +23,7 @@
 
 #include "ftsort.h"
 #include "ftsort_external.h"
+#include "leave.h"
 #include "sort_file.h"
 #include "sort_file_progress.h"
 
@@ -112,13 +113,6 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
 }
 
 static void on_event(void *user, const ftsort_event *event) { show_event(&((struct job *)user)->progress, event); }
-
-static int lowest_survivor(const struct job *job)
-{
-  int rank = 0;
-  while (ftsort_is_failed(job->group, rank)) rank++;
-  return rank;
-}
 
 static void add_stats(struct job *job)
 {
@@ -211,7 +205,7 @@ static ftsort_status sort_externally(struct job *job)
   job->files.scratch = &job->scratch;
   job->files.scratch_count = job->scratch != NULL;
   status = ftsort_external_sort(job->group, &job->record, &job->files, &stats);
-  if (status == FTSORT_OK && job->self == lowest_survivor(job))
+  if (status == FTSORT_OK && is_lowest(job->group))
     say(&job->progress, "sorted in %llu batches; rank %d made %llu runs and resumed %llu records",
         (unsigned long long)stats.batches, job->self, (unsigned long long)stats.runs,
         (unsigned long long)stats.resumed_records);
@@ -284,12 +278,12 @@ int main(int argc, char **argv)
     }
     if (ftsort_agree(job.group, &fine, &failures) != FTSORT_OK) fine = 0;
   }
-  if (fine && job.progress.rank == lowest_survivor(&job))
+  if (fine && is_lowest(job.group))
     say(&job.progress, "%s is complete: %.1f MB, sorted in %.2f s, %llu rounds repeated, %.1f MB of memory", job.output,
         job.progress.bytes / 1e6, job.seconds, (unsigned long long)job.replayed, (double)job.peak / 1e6);
   if (fine && job.progress.style == EVENTS)
     printf("finished %d seconds %.4f replayed %llu peak %llu\n", job.self, job.seconds,
            (unsigned long long)job.replayed, (unsigned long long)job.peak);
-  ftsort_leave(job.group, !fine && job.self == lowest_survivor(&job)); /* all survivors have the same `fine` */
+  leave_with(job.group, !fine); /* all survivors have the same `fine` */
   return 1;
 }

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "ftsort_all.h"
+#include "measure.h"
 
 enum { MOST_PAIRS = 1000 };
 
@@ -28,18 +29,6 @@ static void kill_myself(void *user, const ftsort_event *event)
 {
   (void)user;
   if (kills_itself && event->kind == FTSORT_EVENT_ROUND && event->round == 1) kill(getpid(), SIGKILL);
-}
-
-static int ascending(const void *one, const void *other)
-{
-  double a = *(const double *)one, b = *(const double *)other;
-  return (a > b) - (a < b);
-}
-
-static double median(double *values, int count)
-{
-  qsort(values, (size_t)count, sizeof *values, ascending);
-  return values[count / 2];
 }
 
 static void check(ftsort *group, ftsort_status status)

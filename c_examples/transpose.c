@@ -89,7 +89,7 @@ int main(int argc, char **argv)
   ftsort_rounds rounds = FTSORT_ROUNDS_INIT;
   ftsort_round plan[32];
   uint32_t s, d;
-  start(&argc, &argv);
+  group = make_group(&argc, &argv, NULL);
   side = argc > 1 ? strtoul(argv[1], NULL, 10) : 64;
   d = ftsort_dimension(group);
   nodes = 1 << d;

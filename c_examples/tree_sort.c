@@ -16,18 +16,10 @@
 
 #include "ftsort_tree.h"
 #include "leave.h"
-
-#define MAX_LINKS 64
+#include "links.h"
 
 static ftsort *group;
 static int self;
-
-/* Ends the program after an error of a collective call, which all ranks return. */
-static void give_up(const char *function)
-{
-  fprintf(stderr, "rank %d: %s: %s\n", self, function, ftsort_last_error(group));
-  leave_with(group, 1);
-}
 
 static int32_t key_of(int node, long index)
 {
@@ -41,20 +33,6 @@ static int ascending(const void *a, const void *b)
 {
   int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
   return (x > y) - (x < y);
-}
-
-static size_t read_links(const char *text, int32_t *links)
-{
-  size_t count = 0;
-  int one, other, length;
-  while (count < MAX_LINKS && sscanf(text, "%d-%d%n", &one, &other, &length) == 2) {
-    links[2 * count] = one;
-    links[2 * count + 1] = other;
-    count++;
-    text += length;
-    if (*text++ != ',') break;
-  }
-  return count;
 }
 
 static int32_t way_of(const char *name)
@@ -111,14 +89,7 @@ int main(int argc, char **argv)
   double start, seconds;
   int right = 1;
 
-  ftsort_prepare();
-
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(&argc, &argv);
-  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
+  group = make_group(&argc, &argv, NULL);
   self = ftsort_rank(group);
   options.operation = FTSORT_TREE_SORTED;
   options.record = &record;
@@ -136,7 +107,7 @@ int main(int argc, char **argv)
     seconds = MPI_Wtime() - start;
     free(keys);
   } while (status == FTSORT_ERR_DATA_LOST);
-  if (status != FTSORT_OK) give_up("ftsort_tree_merge");
+  check(group, status);
 
   if (result != NULL) { /* this rank executes the sink */
     ftsort_tree_info info = FTSORT_TREE_INFO_INIT;

@@ -113,8 +113,7 @@ class Bench:
         self.options, self.folder = options, pathlib.Path(folder)
         self.input, self.output, self.scratch = (self.folder / name for name in ("input", "output", "scratch"))
         self.program = launch.build_c(launch.ROOT / "tests/c/external_killed.c", folder)
-        self.checker = self.folder / "check_records"
-        subprocess.run(["cc", "-O2", str(launch.ROOT / "scripts/check_records.c"), "-o", str(self.checker)], check=True)
+        self.checker = launch.build_checker(folder, "check_records")
         self.ftsort_seconds, self.sender, self.phases = None, None, {}
         records = options.mb * 1_000_000 // RECORD
         if options.gensort:

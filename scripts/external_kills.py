@@ -31,7 +31,6 @@ import random
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -63,8 +62,7 @@ class Sorts:
     def __init__(self, options, folder):
         self.options, self.folder = options, pathlib.Path(folder)
         self.program = launch.build_c(launch.ROOT / "tests/c/external_killed.c", folder, options.profile)
-        self.checker = self.folder / "check_records"
-        subprocess.run(["cc", "-O2", str(launch.ROOT / "scripts/check_records.c"), "-o", str(self.checker)], check=True)
+        self.checker = launch.build_checker(folder, "check_records")
         self.input, self.output, self.scratch = self.folder / "input", self.folder / "sorted", self.folder / "scratch"
         draw = random.Random(options.seed)
         with open(self.input, "wb") as file:

@@ -42,6 +42,7 @@ module ftsort
   use, intrinsic :: iso_c_binding
   implicit none
   public
+  private :: ftsort_block_of_numbers
 """
 
 C_INTERFACES = """\
@@ -95,6 +96,26 @@ contains
     character(len=:), allocatable :: characters
     characters = ftsort_text(ftsort_last_error(group))
   end function
+
+  ! Returns block `index` of a result, from 1, with the count of its numbers of so many bytes. Bytes, such as those of
+  ! rounds and trees, are read as such numbers. There are none if the block does not exist, or if its elements are neither
+  ! bytes nor of this size.
+  function ftsort_block_of_numbers(result, index, number_bytes) result(block)
+    type(c_ptr), intent(in) :: result
+    integer, intent(in) :: index, number_bytes
+    type(ftsort_block) :: block
+    integer(c_size_t) :: at, element_bytes
+    integer(c_int32_t) :: status
+    at = int(index - 1, c_size_t)
+    element_bytes = 0
+    status = ftsort_result_block(result, at, block)
+    if (status == FTSORT_OK) status = ftsort_result_column(result, at, 0_c_size_t, block%data, element_bytes)
+    if (element_bytes == 1) then
+      block%count = block%count / number_bytes
+    else if (element_bytes /= number_bytes) then
+      block%count = 0
+    end if
+  end function
 """
 
 PROCEDURES = """\
@@ -130,26 +151,13 @@ PROCEDURES = """\
     status = ftsort_run(group, ftsort_record_of_{name}(values), data, size(values, kind=c_size_t), result)
   end function
 
-  ! Points `values` to the numbers of block `index` of a result, from 1; they live as long as the result. Bytes, such as
-  ! those of rounds and trees, are read as numbers of this kind. There are none if the block does not exist, or if its
-  ! elements are neither bytes nor of the size of this kind.
+  ! Points `values` to the numbers that `ftsort_block_of_numbers` finds; they live as long as the result.
   subroutine ftsort_values_{name}(result, index, values)
     type(c_ptr), intent(in) :: result
     integer, intent(in) :: index
     {type}, pointer, intent(out) :: values(:)
     type(ftsort_block) :: block
-    integer(c_size_t) :: at, number_bytes, element_bytes
-    integer(c_int32_t) :: status
-    at = int(index - 1, c_size_t)
-    number_bytes = storage_size(values) / 8
-    element_bytes = 0
-    status = ftsort_result_block(result, at, block)
-    if (status == FTSORT_OK) status = ftsort_result_column(result, at, 0_c_size_t, block%data, element_bytes)
-    if (element_bytes == 1) then
-      block%count = block%count / number_bytes
-    else if (element_bytes /= number_bytes) then
-      block%count = 0
-    end if
+    block = ftsort_block_of_numbers(result, index, storage_size(values) / 8)
     call c_f_pointer(block%data, values, [block%count])
   end subroutine
 """

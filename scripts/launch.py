@@ -76,10 +76,10 @@ def build_c(source, out_dir, profile="release"):
     return program
 
 
-def build_checker(folder):
-    """Compiles scripts/check_sorted.c, which checks an output without ftsort, and returns its path."""
-    program = pathlib.Path(folder) / "check_sorted"
-    subprocess.run(["cc", "-O2", str(ROOT / "scripts/check_sorted.c"), "-o", str(program)], check=True)
+def build_checker(folder, name="check_sorted"):
+    """Compiles scripts/NAME.c, which checks an output without ftsort, and returns its path."""
+    program = pathlib.Path(folder) / name
+    subprocess.run(["cc", "-O2", str(ROOT / f"scripts/{name}.c"), "-o", str(program)], check=True)
     return program
 
 

@@ -42,7 +42,6 @@ ranks, and in turns with it the share of a bare copy of the inputs by MPI_Sendre
 
 import argparse
 import collections
-import json
 import pathlib
 import random
 import shutil
@@ -55,6 +54,7 @@ import tempfile
 import launch
 import outside
 import tables
+import timeline
 
 COLUMNS = ["right", "short", "lost", "wrong", "crash", "hang", "cut", "late"]
 BAD = ["wrong", "crash", "hang"]
@@ -385,12 +385,6 @@ def unprotected(events, enter, leave):
     return max(within) - enter if within else None
 
 
-def read_trace(path):
-    """Returns the events of a trace file, whose array may have no end."""
-    lines = (line.strip().rstrip(",") for line in path.read_text().splitlines())
-    return [json.loads(line) for line in lines if line.startswith("{")]
-
-
 def measured(output, traces):
     """Yields (turn, copy seconds, unprotected seconds, sort seconds), each the mean over ranks."""
     turns = collections.defaultdict(list)
@@ -421,7 +415,7 @@ def measure_all(options, program, folder):
                     run = launch.launch(ranks, command, options.limit * options.turns)
                     if run.hung:
                         sys.exit(f"not finished: {run.output}{run.stacks}")
-                    traces = [read_trace(work / f"trace.{rank}.json") for rank in range(ranks)]
+                    traces = timeline.traces_of(work / "trace")
                     found = list(measured(run.output, traces))
                     if len(found) != options.turns:
                         sys.exit(run.output)

@@ -1,5 +1,5 @@
 //! The argument checks of the C functions without the functions themselves, which need MPI: for tests. Only
-//! with the feature `simulator`; it is not exported to C.
+//! with the feature `testing`; it is not exported to C.
 
 use std::ffi::c_void;
 

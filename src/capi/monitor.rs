@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::guard::without_group;
 use super::handle::{Handle, on_group, set};
-use super::settings::{read_or_default, write_sized, wrong_option};
+use super::settings::{choice_of, read_or_default, write_sized};
 use super::status::ftsort_status;
 use super::tree::rank_of;
 use ftsort_core::group::{MonitorConfig, MonitorMode, MonitorState, TestProcedure};
@@ -190,27 +190,16 @@ unsafe fn read_options(
 ) -> Result<(MonitorConfig, Option<TestProcedure>)> {
     // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
     let given = unsafe { read_or_default(options, "options")? };
+    use MonitorMode::{Auto, Background, Foreground};
+    let modes = [Auto, Background, Foreground];
     let mut config = MonitorConfig {
-        mode: match given.mode {
-            0 => MonitorMode::Auto,
-            1 => MonitorMode::Background,
-            2 => MonitorMode::Foreground,
-            other => return Err(wrong_option("mode", other, "one of ftsort_monitor_mode")),
-        },
+        mode: choice_of("mode", given.mode, &modes, "one of ftsort_monitor_mode")?,
         ..MonitorConfig::default()
     };
     let options = &mut config.options;
-    options.assignment = match given.assignment {
-        0 => Assignment::AllToAll,
-        1 => Assignment::VCube,
-        other => {
-            return Err(wrong_option(
-                "assignment",
-                other,
-                "one of ftsort_monitor_assignment",
-            ));
-        }
-    };
+    let assignments = [Assignment::AllToAll, Assignment::VCube];
+    let expected = "one of ftsort_monitor_assignment";
+    options.assignment = choice_of("assignment", given.assignment, &assignments, expected)?;
     check_times(&given)?;
     let or = |value: f64, default: f64| if value == 0.0 { default } else { value };
     options.interval = or(f64::from(given.interval_ms) / 1e3, options.interval);
@@ -230,17 +219,8 @@ unsafe fn read_options(
     options.self_doubt = given.self_doubt != 0;
     options.learn_late = given.unforgiving == 0;
     options.gain = given.gain != 0;
-    options.weights = match given.sharing {
-        0 => false,
-        1 => true,
-        other => {
-            return Err(wrong_option(
-                "sharing",
-                other,
-                "one of ftsort_monitor_sharing",
-            ));
-        }
-    };
+    let expected = "one of ftsort_monitor_sharing";
+    options.weights = choice_of("sharing", given.sharing, &[false, true], expected)?;
     let test = given.test.map(|run| {
         let user = given.user;
         let procedure = Procedure { run, user };

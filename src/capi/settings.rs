@@ -216,6 +216,18 @@ pub(super) fn wrong_option(name: &str, value: i32, expected: &str) -> Error {
     Error::argument(format!("options.{name} is {value}: pass {expected}"))
 }
 
+/// Returns the choice that a member of an options struct names by its number, from 0.
+pub(super) fn choice_of<T: Copy>(
+    name: &str,
+    number: i32,
+    choices: &[T],
+    expected: &str,
+) -> Result<T> {
+    let choice = usize::try_from(number).ok();
+    let choice = choice.and_then(|number| choices.get(number).copied());
+    choice.ok_or_else(|| wrong_option(name, number, expected))
+}
+
 /// The error of a member of the configuration.
 pub(super) fn wrong(name: &str, value: impl Display, expected: &str) -> Error {
     Error::argument(format!("config.{name} is {value}, expected {expected}"))

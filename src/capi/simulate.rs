@@ -293,7 +293,7 @@ mod simulated {
         }
         match failure {
             None => {
-                states.sort_by_key(|(node, _)| *node);
+                states.sort_unstable_by_key(|(node, _)| *node);
                 Ok(states)
             }
             Some(error) if right == 0 => Err(error),

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use super::buffer::ftsort_buffer;
 use super::record::{ftsort_record, read_layout};
-use super::settings::{read_or_default, wrong_option};
+use super::settings::{choice_of, read_or_default, wrong_option};
 use super::slices::CArray;
 use ftsort_core::group::config::hash_of;
 use ftsort_core::group::protected::Order;
@@ -136,12 +136,9 @@ impl Options {
         if given.has_sink != 0 {
             request.sink = Some(rank_of("options.sink", given.sink, ranks)?);
         }
-        request.remedy = match given.reroute {
-            0 => Remedy::Delegate,
-            1 => Remedy::Reroute,
-            2 => Remedy::Partition,
-            other => return Err(wrong_option("reroute", other, "one of ftsort_tree_remedy")),
-        };
+        let remedies = [Remedy::Delegate, Remedy::Reroute, Remedy::Partition];
+        let expected = "one of ftsort_tree_remedy";
+        request.remedy = choice_of("reroute", given.reroute, &remedies, expected)?;
         let links = given.links.cast::<[i32; 2]>();
         CArray::of(
             ("options.links", links),

@@ -129,7 +129,7 @@ impl Datagrams for DatagramChannel {
                     self.requests.release(buffer);
                 }
                 Look::Complete(bytes) => {
-                    let message = self.requests.lift(buffer)[..bytes].to_vec();
+                    let message = self.requests.take_buffer(buffer)[..bytes].to_vec();
                     self.listen(index)?;
                     return Ok(Some((self.peers[index].rank, message)));
                 }
@@ -142,7 +142,7 @@ impl Datagrams for DatagramChannel {
 impl DatagramChannel {
     fn listen(&mut self, index: usize) -> Result<()> {
         let place = self.peers[index].place;
-        let buffer = self.requests.land(self.limit)?;
+        let buffer = self.requests.add_buffer(self.limit)?;
         let _turn = turn::take_as_monitor()?;
         let peer = Peer { place, tag: TAG };
         let range = 0..self.limit;

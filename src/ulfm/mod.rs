@@ -365,12 +365,12 @@ impl MpiApi for Mpi {
         self.started.elapsed().as_secs_f64()
     }
 
-    fn land(&mut self, bytes: usize) -> Result<RecvBuffer> {
-        self.requests.land(bytes)
+    fn add_buffer(&mut self, bytes: usize) -> Result<RecvBuffer> {
+        self.requests.add_buffer(bytes)
     }
 
-    fn lift(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice {
-        let mut buffer = self.requests.lift(buffer);
+    fn take_buffer(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice {
+        let mut buffer = self.requests.take_buffer(buffer);
         buffer.truncate(bytes);
         buffer.into()
     }

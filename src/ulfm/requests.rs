@@ -48,12 +48,12 @@ impl Requests {
         Request(self.open.add(Open { raw, uses }))
     }
 
-    pub fn land(&mut self, bytes: usize) -> Result<RecvBuffer> {
+    pub fn add_buffer(&mut self, bytes: usize) -> Result<RecvBuffer> {
         Ok(self.recv_buffers.add(Buffer::unset(bytes)?))
     }
 
-    pub fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
-        self.recv_buffers.lift(buffer)
+    pub fn take_buffer(&mut self, buffer: RecvBuffer) -> Buffer {
+        self.recv_buffers.take_buffer(buffer)
     }
 
     pub fn release(&mut self, buffer: RecvBuffer) {

@@ -539,12 +539,8 @@ static void leaks(void)
 
 int main(int argc, char **argv)
 {
-  int all = 0;
   if (argc != 2) return 2;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   null_handles();
   open_directory(argv[1]);
   bad_configs(argv[1]);
@@ -554,8 +550,5 @@ int main(int argc, char **argv)
   large_records();
   verification();
   leaks();
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0) printf("api: %s\n", all == 0 ? "fine" : "NOT as documented");
-  MPI_Finalize();
-  return all != 0;
+  return end_mpi("api");
 }

@@ -566,10 +566,7 @@ int main(int argc, char **argv)
   int goes_on = 1, i;
   uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 0) : (uint64_t)time(NULL);
   if (argc < 2) return 2;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   if (ranks > MOST_RANKS) MPI_Abort(MPI_COMM_WORLD, 2);
   MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
   if (rank == 0) printf("arguments: seed %llu\n", (unsigned long long)seed);

@@ -97,11 +97,7 @@ static int leave_by_others(void)
 int main(int argc, char **argv)
 {
   pthread_t thread;
-  int provided;
-  ftsort_prepare();
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const int provided = start_mpi_with(&argc, &argv, MPI_THREAD_SERIALIZED);
   if (provided < MPI_THREAD_SERIALIZED) {
     if (rank == 0) printf("at_exit: skipped, MPI grants only thread level %d\n", provided);
     MPI_Finalize();

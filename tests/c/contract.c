@@ -336,11 +336,8 @@ int main(int argc, char **argv)
   const char *part = argc > 1 ? argv[1] : "";
   ftsort *group = NULL;
   without_mpi(NULL, "not initialised");
-  ftsort_prepare();
   ftsort_allow_faults();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   if (strcmp(part, "failure") == 0) {
     group = failure();
     if (rank == 0) printf("contract: %s\n", failures == 0 ? "fine" : "NOT as documented");
@@ -351,8 +348,7 @@ int main(int argc, char **argv)
     one_call();
     refuses_inter_communicators();
     EXPECT(ftsort_group_of(MPI_COMM_WORLD, &group) == FTSORT_OK);
-    MPI_Allreduce(MPI_IN_PLACE, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    if (rank == 0) printf("contract: %s\n", failures == 0 ? "fine" : "NOT as documented");
+    failures = report("contract");
     fflush(stdout);
     ftsort_leave(group, failures != 0); /* also releases the group of the communicator */
   }

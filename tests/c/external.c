@@ -339,10 +339,7 @@ int main(int argc, char **argv)
   snprintf(folder, sizeof folder, "%s", argv[1]);
   victim_call = atol(argv[2]);
   scratch[0] = folder;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &group) == FTSORT_OK);
   sort_callbacks(group, scratch);
   EXPECT(ftsort_is_failed(group, ranks - 1) == (victim_call != 0));

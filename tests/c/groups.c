@@ -378,16 +378,13 @@ static void leave(void)
 
 int main(int argc, char **argv)
 {
-  int all = 0, wanted = MPI_THREAD_SINGLE, provided, creations;
+  int wanted = MPI_THREAD_SINGLE, provided, creations;
   if (argc < 2) return 2;
   creations = strcmp(argv[1], "creations") == 0 ? CREATIONS : 0;
   takes_turns = strcmp(argv[1], "relay") == 0;
   if (takes_turns) wanted = MPI_THREAD_SERIALIZED;
   if (strcmp(argv[1], "threads") == 0 || strcmp(argv[1], "leave") == 0 || creations) wanted = MPI_THREAD_MULTIPLE;
-  ftsort_prepare();
-  MPI_Init_thread(&argc, &argv, wanted, &provided);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  provided = start_mpi_with(&argc, &argv, wanted);
   if (strcmp(argv[1], "turns") == 0) turns();
   if (strcmp(argv[1], "part") == 0) part();
   if (strcmp(argv[1], "getters") == 0) getters();
@@ -400,8 +397,5 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "leave") == 0) leave();
     threads(argc > 2 ? atoi(argv[2]) : THREADS, creations);
   }
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0) printf("groups: %s\n", all == 0 ? "fine" : "NOT as documented");
-  MPI_Finalize();
-  return all != 0;
+  return end_mpi("groups");
 }

@@ -186,16 +186,9 @@ static void with_a_kill(int call)
 
 int main(int argc, char **argv)
 {
-  int all = 0;
   if (argc < 2) return 2;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   if (atoi(argv[1]) > 0) with_a_kill(atoi(argv[1]));
   without_failures();
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0) printf("kept_comm: %s\n", all == 0 ? "fine" : "NOT as documented");
-  MPI_Finalize();
-  return all != 0;
+  return end_mpi("kept_comm");
 }

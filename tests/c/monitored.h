@@ -39,11 +39,8 @@ static ftsort_monitor_options options_for(int mode)
  * does not grant threads, it prints that NAME is skipped, finalizes MPI and returns -1. */
 static int start(const char *name, int *argc, char ***argv)
 {
-  int thread = *argc > 1 && strcmp((*argv)[1], "thread") == 0, granted;
-  ftsort_prepare();
-  MPI_Init_thread(argc, argv, thread ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &granted);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  int thread = *argc > 1 && strcmp((*argv)[1], "thread") == 0;
+  int granted = start_mpi_with(argc, argv, thread ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
   if (thread && granted != MPI_THREAD_MULTIPLE) {
     if (rank == 0) printf("%s: skipped\n", name);
     MPI_Finalize();

@@ -9,14 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* splitmix64: the same place has the same bits on every rank. */
-static inline uint64_t mix(uint64_t x)
-{
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
+#include "mix.h"
 
 /* The seconds of a clock; CLOCK_MONOTONIC is that of Python's time.monotonic. */
 static double seconds_of(clockid_t clock)

@@ -289,10 +289,7 @@ int main(int argc, char **argv)
   MPI_Comm comm;
   int owner, is_lost, was_failed;
   if (argc != 3) return 2;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   if (ranks < 2 || ranks > MOST_RANKS) return 2;
   sorted = (struct item *)malloc((size_t)(ranks + 1) * COUNT * sizeof *sorted);
   if (sorted == NULL) return 2;

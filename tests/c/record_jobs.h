@@ -8,19 +8,11 @@
 
 #include "expect.h"
 #include "ftsort.h"
+#include "mix.h"
 
 #define MAX_RANKS 8
 
 static const size_t widths[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
-
-/* splitmix64: the same place has the same bits on every rank. */
-static uint64_t mix(uint64_t x)
-{
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
 
 /* Records and their key. If the record names no key, because a comparator gets whole records, `kind`, `offset` and
  * `width` say where the comparator finds a number. */

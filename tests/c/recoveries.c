@@ -210,10 +210,7 @@ int main(int argc, char **argv)
   int32_t last = INT32_MIN;
   size_t i, k;
   int owner, owners, has_spare;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   if (argc == 2 && !strcmp(argv[1], "gather")) return gather();
   if (argc == 2 && !strcmp(argv[1], "orders")) return orders();
   if (argc == 2 && !strcmp(argv[1], "comm")) return comm_of_survivors();

@@ -389,10 +389,7 @@ int main(int argc, char **argv)
   char fault[32];
   pair *mine = (pair *)malloc(COUNT * sizeof *mine);
   if (argc < 5 || mine == NULL) return 2;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   config.store_directory = argv[1];
   if (strcmp(argv[3], "directory") == 0) config.store = FTSORT_STORE_DIRECTORY;
   if (strcmp(argv[3], "parity") == 0) config.store = FTSORT_STORE_PARITY;

@@ -198,13 +198,10 @@ static void groups(void)
 
 int main(int argc, char **argv)
 {
-  int all = 0, wanted = MPI_THREAD_SINGLE, provided = MPI_THREAD_SINGLE;
+  int wanted = MPI_THREAD_SINGLE, provided;
   if (argc != 2) return 2;
   if (strcmp(argv[1], "monitor") == 0) wanted = MPI_THREAD_MULTIPLE;
-  ftsort_prepare();
-  MPI_Init_thread(&argc, &argv, wanted, &provided);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  provided = start_mpi_with(&argc, &argv, wanted);
   if (provided < wanted) {
     if (rank == 0) printf("refusals: skipped, MPI grants only thread level %d\n", provided);
     MPI_Finalize();
@@ -214,8 +211,5 @@ int main(int argc, char **argv)
   if (strcmp(argv[1], "comm") == 0) survivors();
   if (strcmp(argv[1], "monitor") == 0) monitors();
   if (strcmp(argv[1], "init") == 0) groups();
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0) printf("refusals: %s\n", all == 0 ? "fine" : "NOT as documented");
-  MPI_Finalize();
-  return all != 0;
+  return end_mpi("refusals");
 }

@@ -485,12 +485,8 @@ static void with_failures(const char *algorithm, const char *store, const char *
 int main(int argc, char **argv)
 {
   const char *algorithm = argc > 1 ? argv[1] : "args";
-  int all = 0;
-  ftsort_prepare();
   ftsort_allow_faults();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   if (strcmp(algorithm, "args") != 0) with_failures(algorithm, argc > 2 ? argv[2] : "memory", argc > 3 ? argv[3] : "");
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) return 3;
   bad_arguments();
@@ -501,8 +497,7 @@ int main(int argc, char **argv)
   purity();
   sort_as_the_built_in();
   if (rank == 0) simulation();
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0) printf("rounds: %s\n", all == 0 ? "fine" : "NOT as documented");
+  report("rounds");
   ftsort_leave(group, failures != 0);
   return 1;
 }

@@ -34,6 +34,7 @@
 
 #include "ftsort.h"
 #include "ftsort_verify.h"
+#include "mix.h"
 
 #define MOST_RANKS 512
 
@@ -47,15 +48,6 @@ static int kind_index(const char *name)
     if (strcmp(name, kinds[i]) == 0) return i;
   fprintf(stderr, "no kind %s\n", name);
   exit(2);
-}
-
-/* splitmix64: the same place has the same bits, on every rank and in the check. */
-static uint64_t mix(uint64_t x)
-{
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
 }
 
 static size_t count_of(size_t count, const char *shape, int rank)

@@ -110,10 +110,7 @@ int main(int argc, char **argv)
   ftsort *group = NULL;
   int sorts, working, i;
   if (argc < 5) return 2;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   config.spares = (uint32_t)atoi(argv[1]);
   config.store = strcmp(argv[2], "directory") == 0 ? FTSORT_STORE_DIRECTORY : FTSORT_STORE_MEMORY;
   config.store_directory = argv[3];

@@ -138,10 +138,7 @@ int main(int argc, char **argv)
   int owner;
   if (argc != 3) return 2;
   unit = atoi(argv[1]);
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   all = (struct star *)malloc((size_t)(ranks + 1) * COUNT * sizeof *all);
   if (all == NULL || ranks < 2 || ranks > MOST_RANKS) return 2;
   config.algorithm = atoi(argv[2]);

@@ -188,19 +188,12 @@ static void results_of_fewer_ranks(const char *dir)
 
 int main(int argc, char **argv)
 {
-  int all = 0;
   if (argc != 2) return 2;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   states(argv[1]);
   named_states(argv[1]);
   stored_results(argv[1]);
   /* Both numbers of ranks have four nodes. */
   if (ranks == 4) results_of_fewer_ranks(argv[1]);
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0) printf("states: %s\n", all == 0 ? "fine" : "NOT as documented");
-  MPI_Finalize();
-  return all != 0;
+  return end_mpi("states");
 }

@@ -116,10 +116,7 @@ int main(int argc, char **argv)
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group = NULL;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   if (argc != 3 || ranks != 3) MPI_Abort(MPI_COMM_WORLD, 1);
   config.store = FTSORT_STORE_DIRECTORY;
   config.store_directory = argv[1];

@@ -229,20 +229,13 @@ static void apart(void)
 
 int main(int argc, char **argv)
 {
-  int all = 0;
   if (argc != 2) return 2;
-  ftsort_prepare();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   if (strcmp(argv[1], "thread") == 0)
     thread();
   else if (strcmp(argv[1], "apart") == 0)
     apart();
   else
     exceed(strcmp(argv[1], "late") == 0);
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0 && all == 0) printf("timeouts: fine\n");
-  MPI_Finalize();
-  return all != 0;
+  return end_mpi("timeouts");
 }

@@ -374,24 +374,19 @@ static void merge_with_failures(void)
 int main(int argc, char **argv)
 {
   if (argc < 2) return 2;
-  ftsort_prepare();
   ftsort_allow_faults();
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  start_mpi(&argc, &argv);
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) return 3;
   if (strcmp(argv[1], "gather") == 0 && argc == 3) {
     gather_with_failure(argv[2]);
   } else if (strcmp(argv[1], "merge") == 0) {
     merge_with_failures();
   } else {
-    int all = 0;
     bad_arguments();
     shares_of_one();
     operations();
     gather_fine();
-    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    if (rank == 0) printf("tree: %s\n", all == 0 ? "fine" : "NOT as documented");
+    report("tree");
   }
   ftsort_leave(group, failures != 0);
   return 1;

@@ -225,9 +225,8 @@ fn restart([example, ranks, faults, state, then, later_faults]: [&str; 6]) -> Re
         let arguments = arguments(folder);
         job(ranks, faults, &program, &arguments)
     };
-    let first = output_of(&mut run_in(&folder, number(ranks), faults))?;
-    let text = String::from_utf8_lossy(&first.stdout);
-    require(result(&text).is_none(), "the first job ended", &text)?;
+    let first = output_of(&mut run_in(&folder, number(ranks), faults))?.output;
+    require(result(&first).is_none(), "the first job ended", &first)?;
     let second = run(&mut run_in(&folder, number(then), later_faults))?;
     let continues = second
         .lines()
@@ -257,10 +256,8 @@ fn refused_state() -> Result<(), Failed> {
     let place = folder.argument();
     let arguments = [place.as_str(), "6", "1000"];
     let refused = program("tests/c/restart_refused.c")?;
-    let output = output_of(&mut job(4, "", &refused, &arguments))?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    let has_left = output.status.code() == Some(1);
-    require(has_left, format!("{}", output.status), &text)?;
+    let ended = output_of(&mut job(4, "", &refused, &arguments))?;
+    require(ended.may_have_status(1), ended.status, &ended.errors)?;
     let next = program("c_examples/restart.c")?;
     let second = run(&mut job(4, "", &next, &arguments))?;
     let is_right = second.contains("continues after round 2") && second.contains("of 24000 points");

@@ -74,19 +74,19 @@ pub fn compiler(standard: &str) -> Command {
 
 /// Runs a command, and returns its output and its error output if its exit status is 0.
 pub fn run(command: &mut Command) -> Result<String, Failed> {
-    // About once in a thousand runs, mpirun gives up before it has started any rank.
+    // About once in a thousand runs, mpirun gives up before it has started any rank. Still more rarely it does not end after
+    // its ranks, so that their statuses are not known.
     const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
     const TRIES: usize = 3;
     for attempt in 1.. {
-        let output = output_of(command)?;
-        let text =
-            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        if output.status.success() {
+        let ended = output_of(command)?;
+        let text = ended.output + &ended.errors;
+        if ended.status.success() {
             require(!text.contains("panicked at"), "the output", &text)?;
-            return Ok(text.into_owned());
+            return Ok(text);
         }
-        if attempt == TRIES || !text.contains(NOT_STARTED) {
-            return Err(format!("{command:?}: {}\n{text}", output.status).into());
+        if attempt == TRIES || !(ended.was_killed || text.contains(NOT_STARTED)) {
+            return Err(format!("{command:?}: {}\n{text}", ended.status).into());
         }
     }
     unreachable!("the last attempt returns")
@@ -337,8 +337,8 @@ pub fn words(cell: &str, folder: &Scratch) -> Vec<String> {
         .collect()
 }
 
-/// Runs a program of `tests/c`, or of the named folder of `tests`, that checks everything itself, and prints that it is fine, or that it is skipped
-/// because MPI does not grant threads. It must leave the folder of the case empty.
+/// Runs a program of `tests/c`, or of the named folder of `tests`, that checks everything itself, and prints that it is
+/// fine, or that it is skipped because MPI does not grant threads. It must leave the folder of the case empty.
 pub fn self_checking(name: &str, ranks: usize, arguments: &str) -> Result<Completion, Failed> {
     let program = program(&source_of(name))?;
     let name = Path::new(name).file_stem().and_then(|stem| stem.to_str());

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -15,11 +15,24 @@ const PATIENCE: u32 = 10;
 /// The same if no rank was seen: ranks may end between two ticks, or start late.
 const PATIENCE_AT_START: u32 = 30;
 
-/// The exit status of a command whose `mpirun` was ended.
-pub const ENDED: i32 = 128 + libc::SIGKILL;
+/// The end of a command.
+pub struct Ended {
+    pub status: ExitStatus,
+    pub output: String,
+    pub errors: String,
+    /// Whether its `mpirun` was killed because it had not ended after its ranks. Its status says nothing about them then.
+    pub was_killed: bool,
+}
 
-/// Runs a command of [`job`](super::harness::job), and returns its output.
-pub fn output_of(command: &mut Command) -> io::Result<Output> {
+impl Ended {
+    /// Whether the ranks may have ended with this status.
+    pub fn may_have_status(&self, status: i32) -> bool {
+        self.was_killed || self.status.code() == Some(status)
+    }
+}
+
+/// Runs a command of [`job`](super::harness::job) to its end.
+pub fn output_of(command: &mut Command) -> io::Result<Ended> {
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
@@ -28,12 +41,19 @@ pub fn output_of(command: &mut Command) -> io::Result<Output> {
     let watcher = thread::spawn(move || end_mpirun_without_ranks(pid, &ends));
     let output = child.wait_with_output();
     drop(end);
-    watcher.join().expect("the watcher does not panic");
-    output
+    let was_killed = watcher.join().expect("the watcher does not panic");
+    let output = output?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Ended {
+        status: output.status,
+        output: text(&output.stdout),
+        errors: text(&output.stderr),
+        was_killed,
+    })
 }
 
-/// Ends the `mpirun` of a command if all of its ranks have ended, unless the command ends first.
-fn end_mpirun_without_ranks(command: u32, ends: &Receiver<()>) {
+/// Ends the `mpirun` of a command if all of its ranks have ended, unless the command ends first. Returns whether it did.
+fn end_mpirun_without_ranks(command: u32, ends: &Receiver<()>) -> bool {
     let (mut has_started, mut idle) = (false, 0);
     while ends.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         let [(mpirun, _)] = children(command)[..] else {
@@ -55,9 +75,10 @@ fn end_mpirun_without_ranks(command: u32, ends: &Receiver<()>) {
         if idle >= patience {
             // SAFETY: sends a signal to a process that this one has started.
             unsafe { libc::kill(mpirun as i32, libc::SIGKILL) };
-            return;
+            return true;
         }
     }
+    false
 }
 
 /// The children of a process and their states.

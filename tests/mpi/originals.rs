@@ -6,7 +6,7 @@ use libtest_mimic::Failed;
 
 use crate::case::{Case, number, table};
 use crate::harness::{Scratch, job, program, require, run, self_checking, words};
-use crate::launch::{ENDED, output_of};
+use crate::launch::output_of;
 
 /// Program, ranks, number of keys.
 const PROGRAMS: &str = "
@@ -129,8 +129,7 @@ fn refusal(size: usize, arguments: &str, words: &str) -> Result<(), Failed> {
     let program = program("c_examples/original/hyperquicksort.c")?;
     let arguments: Vec<&str> = arguments.split(' ').collect();
     let mut command = job(2, "", &program, &arguments);
-    let output = output_of(command.current_dir(folder.path()))?;
-    let text = String::from_utf8_lossy(&output.stderr);
+    let text = output_of(command.current_dir(folder.path()))?.errors;
     // The exit status of mpirun proves nothing.
     require(
         text.contains(words),
@@ -157,9 +156,8 @@ fn checkpoint_files(ranks: usize, faults: &str, rounds: u32) -> Result<(), Faile
     let program = program("c_examples/workflow.c")?;
     let mut command = job(ranks, faults, &program, &["20000", "store", "files"]);
     fs::create_dir(folder.path().join("store"))?;
-    let output = output_of(command.current_dir(folder.path()))?;
-    let printed = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-    let text = format!("{}\n{}", output.status, printed.concat());
+    let ended = output_of(command.current_dir(folder.path()))?;
+    let text = format!("{}\n{}{}", ended.status, ended.output, ended.errors);
     let mut lists = Vec::new();
     for rank in 0..ranks {
         let bytes = fs::read(folder.path().join(format!("saveRank{rank}.dat")))?;
@@ -199,14 +197,13 @@ fn refused_list(source: &str, arguments: &str) -> Result<(), Failed> {
     let program = program(source)?;
     let arguments = words(arguments, &folder);
     let mut command = job(4, "", &program, &arguments);
-    let output = output_of(command.current_dir(folder.path()))?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    let is_reported = matches!(output.status.code(), Some(1 | ENDED))
-        && text.contains("cannot write saveRank1.dat");
-    require(is_reported, format!("{}", output.status), &text)?;
+    let ended = output_of(command.current_dir(folder.path()))?;
+    let text = &ended.errors;
+    let is_reported = ended.may_have_status(1) && text.contains("cannot write saveRank1.dat");
+    require(is_reported, ended.status, text)?;
     let left = folder.file_names()?;
     let drafts = left.iter().filter(|name| name.matches('.').count() > 1);
-    require(drafts.count() == 0, format!("{left:?} are left"), &text)?;
+    require(drafts.count() == 0, format!("{left:?} are left"), text)?;
     folder.remove()
 }
 

@@ -131,15 +131,15 @@ pub struct Corruption {
 /// The crashes, of which the first that is reached ends a rank, and the changes of data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    deaths: BTreeSet<(Rank, When)>,
-    spoils: Vec<Corruption>,
+    crashes: BTreeSet<(Rank, When)>,
+    corruptions: Vec<Corruption>,
 }
 
 /// A schedule as text, before the number of ranks and rounds is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    deaths: Vec<(Rank, When)>,
-    spoils: Vec<Corruption>,
+    crashes: Vec<(Rank, When)>,
+    corruptions: Vec<Corruption>,
     scenario: Option<Scenario>,
     seed: u64,
     window: Option<Duration>,
@@ -196,10 +196,10 @@ impl Plan {
                 Some((rank, other)) => (rank, Some(Rank(other.parse().ok()?))),
                 None => (place, None),
             };
-            let spoil = read_spoil(Rank(rank.parse().ok()?), other, change)?;
-            self.spoils.push(spoil);
+            let corruption = read_corruption(Rank(rank.parse().ok()?), other, change)?;
+            self.corruptions.push(corruption);
         } else if let Some((rank, when)) = word.split_once('@') {
-            self.deaths
+            self.crashes
                 .push((Rank(rank.parse().ok()?), read_when(when)?));
         } else {
             self.scenario = Some(match word {
@@ -216,7 +216,7 @@ impl Plan {
     /// Returns whether it injects nothing.
     pub fn is_empty(&self) -> bool {
         let has_victims = !matches!(self.scenario, None | Some(Scenario::None));
-        self.deaths.is_empty() && self.spoils.is_empty() && !has_victims
+        self.crashes.is_empty() && self.corruptions.is_empty() && !has_victims
     }
 
     /// Returns the schedule for a group of `ranks` and a sort of `rounds`, the same on every rank. Ranks that
@@ -225,7 +225,7 @@ impl Plan {
         if self.is_empty() {
             return Schedule::default();
         }
-        let mut deaths = BTreeSet::new();
+        let mut crashes = BTreeSet::new();
         let victims = match self.scenario {
             None | Some(Scenario::None) => 0,
             Some(Scenario::One) => 1.min(ranks - 1),
@@ -233,9 +233,9 @@ impl Plan {
             Some(Scenario::AllButOne) => ranks - 1,
         };
         let mut draw = SplitMix::new(self.seed);
-        let mut everyone: Vec<Rank> = Rank::all(ranks).collect();
+        let mut all: Vec<Rank> = Rank::all(ranks).collect();
         for index in 0..victims {
-            let victim = draw.draw_at(&mut everyone, index);
+            let victim = draw.draw_at(&mut all, index);
             let when = match self.window {
                 Some(window) => {
                     let micros = draw.below(window.as_micros() as u64 + 1);
@@ -243,14 +243,17 @@ impl Plan {
                 }
                 None => When::At(draw.below(u64::from(rounds.max(1))) as u32, Point::Begin),
             };
-            deaths.insert((victim, when));
+            crashes.insert((victim, when));
         }
-        let named = self.deaths.iter().filter(|(rank, _)| rank.index() < ranks);
-        deaths.extend(named.copied());
-        let there = self.spoils.iter().filter(|one| one.rank.index() < ranks);
+        let named = self.crashes.iter().filter(|(rank, _)| rank.index() < ranks);
+        crashes.extend(named.copied());
+        let there = self
+            .corruptions
+            .iter()
+            .filter(|one| one.rank.index() < ranks);
         Schedule {
-            deaths,
-            spoils: there.copied().collect(),
+            crashes,
+            corruptions: there.copied().collect(),
         }
     }
 }
@@ -265,7 +268,7 @@ fn name_of<T: PartialEq>(value: &T, all: &[(T, &'static str)]) -> &'static str {
     found.map_or("", |(_, name)| name)
 }
 
-fn read_spoil(rank: Rank, link: Option<Rank>, text: &str) -> Option<Corruption> {
+fn read_corruption(rank: Rank, link: Option<Rank>, text: &str) -> Option<Corruption> {
     let (round, target) = text.split_once('.')?;
     let (always, name) = match target.strip_suffix('*') {
         Some(name) => (true, name),
@@ -310,7 +313,7 @@ fn milliseconds(text: &str) -> Option<Duration> {
 impl Schedule {
     /// Returns whether `rank` crashes at this point.
     pub fn crashes(&self, rank: Rank, round: u32, point: Point) -> bool {
-        self.deaths.contains(&(rank, When::At(round, point)))
+        self.crashes.contains(&(rank, When::At(round, point)))
     }
 
     /// Returns the changes of this rank's data at this moment, with their index in the schedule. `to` is the
@@ -322,8 +325,8 @@ impl Schedule {
         target: Target,
         to: Option<Rank>,
     ) -> impl Iterator<Item = (usize, &Corruption)> {
-        let spoils = self.spoils.iter().enumerate();
-        spoils.filter(move |(_, one)| {
+        let corruptions = self.corruptions.iter().enumerate();
+        corruptions.filter(move |(_, one)| {
             let concerned = match one.link {
                 None => one.rank == rank,
                 Some(other) => {
@@ -336,7 +339,7 @@ impl Schedule {
 
     /// Returns the time after which `rank` crashes by a timer: the least one.
     pub fn timer(&self, rank: Rank) -> Option<Duration> {
-        let times = self.deaths.iter().filter_map(|(victim, when)| match when {
+        let times = self.crashes.iter().filter_map(|(victim, when)| match when {
             When::After(time) if *victim == rank => Some(*time),
             _ => None,
         });
@@ -347,11 +350,11 @@ impl Schedule {
 impl fmt::Display for Schedule {
     /// Prints the words that [`Plan::parse`] reads.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let deaths = self.deaths.iter().map(|(rank, when)| match when {
+        let crashes = self.crashes.iter().map(|(rank, when)| match when {
             When::At(round, point) => format!("{rank}@{round}.{}", name_of(point, &Point::ALL)),
             When::After(time) => format!("{rank}@{}ms", time.as_micros() as f64 / 1e3),
         });
-        let spoils = self.spoils.iter().map(|corrupt| {
+        let corruptions = self.corruptions.iter().map(|corrupt| {
             let (rank, round) = (corrupt.rank, corrupt.round);
             let target = name_of(&corrupt.target, &Target::ALL);
             let change = name_of(&corrupt.change, &Change::ALL);
@@ -361,7 +364,7 @@ impl fmt::Display for Schedule {
             let always = if corrupt.always { "*" } else { "" };
             format!("{rank}{link}~{round}.{target}.{change}{place}{always}")
         });
-        let words: Vec<String> = deaths.chain(spoils).collect();
+        let words: Vec<String> = crashes.chain(corruptions).collect();
         out.write_str(&words.join(" "))
     }
 }
@@ -421,7 +424,7 @@ mod tests {
             let drawn = Plan::parse("all-but-one seed=3").unwrap().resolve(4, 5);
             let with_word = format!("all-but-one seed=3 {rank}@99");
             let both = Plan::parse(&with_word).unwrap().resolve(4, 5);
-            assert!(both.deaths.is_superset(&drawn.deaths), "{both}");
+            assert!(both.crashes.is_superset(&drawn.crashes), "{both}");
             assert!(both.crashes(Rank(rank), 99, Point::Begin), "{both}");
         }
     }
@@ -506,8 +509,8 @@ mod tests {
                 let window = window.map(|ms| format!("window={ms}ms")).unwrap_or_default();
                 let text = format!("{name} seed={seed} {window}");
                 let schedule = Plan::parse(&text).unwrap().resolve(ranks, rounds);
-                prop_assert_eq!(schedule.deaths.len(), victims);
-                let hit: BTreeSet<Rank> = schedule.deaths.iter().map(|(rank, _)| *rank).collect();
+                prop_assert_eq!(schedule.crashes.len(), victims);
+                let hit: BTreeSet<Rank> = schedule.crashes.iter().map(|(rank, _)| *rank).collect();
                 prop_assert_eq!(hit.len(), victims);
                 prop_assert!(hit.iter().all(|rank| rank.index() < ranks));
                 let printed = schedule.to_string();

@@ -81,10 +81,7 @@ impl<T: SetMember> Set<T> {
             length,
             members: PhantomData,
         };
-        let last = set.words.as_mut_slice().last_mut();
-        if let Some(last) = last.filter(|_| !length.is_multiple_of(64)) {
-            *last = (1 << (length % 64)) - 1;
-        }
+        set.retain_range(0..length);
         set
     }
 
@@ -183,18 +180,10 @@ impl<T: SetMember> Set<T> {
 
     /// Returns the place of a member in ascending order. None: the set does not have it.
     pub fn place_of(&self, member: T) -> Option<usize> {
-        self.contains(member)
-            .then(|| self.count_below(member.number()))
-    }
-
-    /// Returns how many numbers of the set are below `index`.
-    fn count_below(&self, index: usize) -> usize {
-        let (word, bit) = (index / 64, index % 64);
-        let whole = self.words().iter().take(word);
-        let whole: usize = whole.map(|word| word.count_ones() as usize).sum();
-        let part = self.words().get(word);
-        let part = part.map_or(0, |word| word & ((1 << bit) - 1));
-        whole + part.count_ones() as usize
+        let words = (0..).step_by(64).zip(self.words());
+        let below = words.map(|(first, word)| word & bits_below(member.number(), first));
+        let place = || below.map(|word| word.count_ones() as usize).sum();
+        self.contains(member).then(place)
     }
 
     /// Returns the member at a place in ascending order.

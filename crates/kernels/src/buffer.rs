@@ -183,6 +183,24 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// Allocates a copy of these parts, one after the other.
+    ///
+    /// # Errors
+    /// As for [`Buffer::zeroed`].
+    pub fn concatenated(parts: &[&[u8]]) -> Result<Buffer> {
+        let lengths = parts.iter().map(|part| part.len());
+        // Parts that overlap may be longer together than any buffer, which is refused as such.
+        let bytes = lengths.fold(0, usize::saturating_add);
+        let mut buffer = Buffer::unset(bytes)?;
+        let mut rest = &mut buffer[..];
+        for part in parts {
+            let (place, later) = rest.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            rest = later;
+        }
+        Ok(buffer)
+    }
+
     /// Returns the offsets in bytes at which a kernel has divided the records: no record before a border comes after
     /// one behind it in the order of keys. Empty if nothing is known; cleared as soon as the bytes may change.
     pub fn borders(&self) -> &[usize] {
@@ -527,5 +545,23 @@ mod tests {
                 assert_eq!(error.status, Status::Memory);
             }
         }
+    }
+
+    #[test]
+    fn parts_that_are_longer_together_than_any_buffer_are_an_error() {
+        const BYTES: usize = 1 << 46;
+        let (read, flags) = (
+            libc::PROT_READ,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        // SAFETY: a new mapping, of which no page is written.
+        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, read, flags, -1, 0) };
+        assert_ne!(mapped, libc::MAP_FAILED);
+        // SAFETY: the mapping has so many readable bytes.
+        let part: &[u8] = unsafe { std::slice::from_raw_parts(mapped.cast(), BYTES) };
+        let error = Buffer::concatenated(&vec![part; 1 << 18]).unwrap_err();
+        assert_eq!(error.status, Status::Memory);
+        // SAFETY: the mapping is not used any more.
+        assert_eq!(unsafe { libc::munmap(mapped, BYTES) }, 0);
     }
 }

@@ -218,12 +218,16 @@ impl Engine<'_> {
         }
     }
 
-    /// Lets the lowest survivor act, and another one if it fails, until all survivors know that the action is done. It
-    /// may be done several times. Fails on all ranks alike. Collective.
-    pub fn let_lowest_act(&mut self, mut act: impl FnMut() -> Result<()>) -> Result<()> {
+    /// Lets one rank act, and another one if it fails, until all survivors know that the action is done. It may be done
+    /// several times. `chosen`: the rank, the same on all ranks. Fails on all ranks alike. Collective.
+    pub fn let_one_act(
+        &mut self,
+        chosen: fn(&Members) -> Rank,
+        mut act: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
         loop {
-            let is_lowest = self.members.lowest_survivor() == self.members.me();
-            let done = if is_lowest { act() } else { Ok(()) };
+            let acts = chosen(self.members) == self.members.me();
+            let done = if acts { act() } else { Ok(()) };
             match self.commit(true, done.as_ref().err())? {
                 Verdict::Committed => return Ok(()),
                 Verdict::Replay if mutant(Mutant::ActionOfFailedRank) => return Ok(()),
@@ -283,7 +287,7 @@ impl Engine<'_> {
     /// Returns whether no rank will read the store of a job any more to continue the job, as far as all ranks
     /// know. Collective.
     pub(super) fn is_over(&mut self, store: &dyn Store) -> Result<bool> {
-        if store.scope() != StoreScope::Everyone || mutant(Mutant::StoreClearedAtCommit) {
+        if store.scope() != StoreScope::Shared || mutant(Mutant::StoreClearedAtCommit) {
             return Ok(true);
         }
         // An agreement that ends without failures proves that all ranks have learnt the result of the one

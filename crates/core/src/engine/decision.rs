@@ -186,6 +186,6 @@ fn root_of(members: &Members, first: Node, dimension: u32) -> Rank {
 fn by_node(entries: Entries) -> Proposals {
     let entries = entries.into_iter();
     let mut proposals: Proposals = entries.map(|(node, words)| (Node(node), words)).collect();
-    proposals.sort_by_key(|(node, _)| *node);
+    proposals.sort_unstable_by_key(|(node, _)| *node);
     proposals
 }

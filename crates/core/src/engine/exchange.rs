@@ -431,15 +431,9 @@ fn bundled(runs: &[Run]) -> Result<Slice> {
     if let [only] = runs {
         return Ok(only.data.clone());
     }
-    let bytes = runs.iter().map(|run| run.data.len()).sum();
+    let records: Vec<&[u8]> = runs.iter().map(|run| &run.data[..]).collect();
     // The receivers wait for this message, so the memory limit does not apply to it.
-    let mut message = memory::for_messages(|| Buffer::unset(bytes))?;
-    let mut start = 0;
-    for run in runs {
-        message[start..start + run.data.len()].copy_from_slice(&run.data);
-        start += run.data.len();
-    }
-    Ok(message.into())
+    Ok(memory::for_messages(|| Buffer::concatenated(&records))?.into())
 }
 
 /// Returns the first message of a payload: all of it if it is short, otherwise its length.
@@ -452,10 +446,7 @@ fn framed(payload: Option<&[u8]>, short: usize) -> Result<Slice> {
         Some(payload) if payload.len() > short => (PAYLOAD_IS_NEXT, &length[..]),
         Some(payload) => (HAS_PAYLOAD, payload),
     };
-    let mut message = Buffer::unset(1 + content.len())?;
-    message[0] = kind;
-    message[1..].copy_from_slice(content);
-    Ok(message.into())
+    Ok(Buffer::concatenated(&[&[kind], content])?.into())
 }
 
 /// Returns the length of the payload that follows in a message of its own.

@@ -71,6 +71,7 @@ const MOST_RECOVERIES: u32 = 8;
 const STRIKES_TO_STOP: u32 = 2;
 
 /// Detection and recovery of changed data in one job.
+#[derive(Default)]
 pub(super) struct Integrity<'a> {
     /// The checks; None: data are trusted.
     pub checks: Option<&'a Checks<'a>>,
@@ -89,10 +90,7 @@ impl<'a> Integrity<'a> {
     pub fn new(checks: Option<&'a Checks<'a>>) -> Integrity<'a> {
         Integrity {
             checks,
-            input_digests: InputDigests::new(),
-            recoveries: 0,
-            strikes: BTreeMap::new(),
-            distrusted: false,
+            ..Integrity::default()
         }
     }
 }
@@ -468,7 +466,7 @@ fn misplaced(
     complete: bool,
     order: &dyn Kernel,
 ) -> Option<(Finding, Option<Node>)> {
-    borders.sort_by_key(|(border, _)| border.node);
+    borders.sort_unstable_by_key(|(border, _)| border.node);
     let (borders, starts): (Vec<_>, Vec<_>) = borders.into_iter().unzip();
     if let Some((one, other)) = violations(&borders, order).first() {
         // Between two neighbours either may be wrong, and its own digest tells.

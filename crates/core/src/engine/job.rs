@@ -70,6 +70,7 @@ pub(super) enum NextStep {
 }
 
 /// The outcome of this rank's part in a step.
+#[derive(Default)]
 pub(super) struct RoundResult {
     /// The new version of the blocks of this rank's nodes.
     pub blocks: BTreeMap<Node, Block>,
@@ -99,17 +100,8 @@ pub(super) struct RoundResult {
 impl RoundResult {
     pub fn new() -> RoundResult {
         RoundResult {
-            blocks: BTreeMap::new(),
-            decisions: Decisions::default(),
-            digests: BTreeMap::new(),
-            input_digests: InputDigests::new(),
-            restored: Vec::new(),
-            encodings: Vec::new(),
-            lost: Vec::new(),
             complete: true,
-            starts_over: false,
-            interrupted: false,
-            error: None,
+            ..RoundResult::default()
         }
     }
 
@@ -248,7 +240,7 @@ impl<'a, 'e> Job<'a, 'e> {
         let job = Job {
             engine,
             algorithm,
-            progress: Progress::new(),
+            progress: Progress::default(),
             inputs: Inputs::new(parts.source, parts.input, parts.absent),
             redundancy: Redundancy::new(parts.store, ranks, gathered),
             integrity: Integrity::new(parts.checks),

@@ -13,8 +13,8 @@ use crate::store::VersionId;
 use crate::vcube::Node;
 use ftsort_kernels::error::{Error, Result};
 
-/// The committed state of a job, as far as this rank has it.
-#[derive(Debug)]
+/// The committed state of a job, as far as this rank has it. The default is that of a job of which nothing is committed.
+#[derive(Debug, Default)]
 pub(super) struct Progress {
     /// The committed version, with the failed ranks that were known when it was made.
     pub version: VersionId,
@@ -28,19 +28,9 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// A job of which nothing is committed.
-    pub fn new() -> Progress {
-        Progress {
-            version: VersionId::INPUT,
-            blocks: BTreeMap::new(),
-            membership: None,
-            log: Vec::new(),
-        }
-    }
-
     /// Returns to the state before the first commit.
     pub fn restart(&mut self) {
-        *self = Progress::new();
+        *self = Progress::default();
     }
 
     /// Forgets the decisions, so that the job continues from the inputs.
@@ -123,7 +113,7 @@ mod tests {
     #[test]
     fn a_job_that_continues_from_the_inputs_has_the_decisions_since_then() {
         let members = Members::new(Rank(0), 4);
-        let mut progress = Progress::new();
+        let mut progress = Progress::default();
         progress.commit(0, BTreeMap::new(), Decisions::default(), &members);
         progress.commit(1, BTreeMap::new(), decided(b"corrupt"), &members);
         progress.rewind();

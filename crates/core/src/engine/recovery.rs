@@ -124,7 +124,7 @@ impl Job<'_, '_> {
             StoreScope::Copies(_) | StoreScope::Parity(_) if is_loading || self.recomputes() => {
                 self.redundancy.held.clone()
             }
-            StoreScope::Everyone if is_loading => {
+            StoreScope::Shared if is_loading => {
                 let faulty = self.engine.members.faulty().iter();
                 let store = &self.redundancy.store;
                 let is_readable = |owner: &Rank| {

@@ -111,7 +111,7 @@ pub(super) fn sum_up(reports: &[(Rank, Slice)], total: Option<u64>, kernel: &dyn
         }
         borders.extend(received.borders);
     }
-    borders.sort_by_key(|border| border.node);
+    borders.sort_unstable_by_key(|border| border.node);
     // If the ends of a part are in the wrong order, the part itself has counted a violation.
     let falls = violations(&borders, kernel).into_iter();
     let falls = falls.filter(|(one, other)| one != other).count() as u64;

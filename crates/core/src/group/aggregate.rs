@@ -115,12 +115,11 @@ impl<T: Transport> Group<T> {
             })?;
             let mut summaries = Vec::new();
             for (_, report) in reports.into_iter().flatten() {
-                let mut fields = Reader::new(&report);
-                while !fields.is_empty() {
-                    let summary = Summary::decode(&mut fields, size, aggregates.len());
-                    let undecodable = || Error::internal("a summary does not decode");
-                    summaries.push(summary.ok_or_else(undecodable)?);
-                }
+                let read =
+                    |fields: &mut Reader<'_>| Summary::decode(fields, size, aggregates.len());
+                let undecodable = || Error::internal("a summary does not decode");
+                let read = Reader::new(&report).repeat_to_end(read);
+                summaries.extend(read.ok_or_else(undecodable)?);
             }
             let records: u64 = summaries.iter().map(|summary| summary.records).sum();
             if records == sorted.total || mutant(Mutant::SummariesMissing) {

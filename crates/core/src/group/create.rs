@@ -149,7 +149,9 @@ fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<
     let agreed = agreed.and_then(|()| {
         loop {
             let failed = engine.members().faulty().len();
-            engine.let_lowest_act(|| store.as_mut().map_or(Ok(()), Directory::leave_sign))?;
+            engine.let_one_act(Members::lowest_survivor, || {
+                store.as_mut().map_or(Ok(()), Directory::leave_sign)
+            })?;
             let sees = store.as_ref().is_some_and(Directory::sees_sign);
             let seen = engine.all_or_none(if sees {
                 Ok(())

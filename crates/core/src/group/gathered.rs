@@ -3,7 +3,7 @@
 //!
 //! [`Engine::gather`]: crate::engine::Engine::gather
 
-use super::input::{InputCopies, InputOrigin, Prepared};
+use super::input::Prepared;
 use super::job::Inputs;
 use super::{Group, StepSetup, StoreChoice};
 use crate::engine::{Finished, Gathered, JobParts, Phase, TRAILER, finish_gathered};
@@ -76,20 +76,11 @@ impl<T: Transport> Group<T> {
         };
         let retains = prepared.retains(&self.config);
         let finished = self.engage(step(), |engine, beside| {
-            let mut source = Inputs {
-                copies: None::<InputCopies<'_>>,
-                reload: None,
-                origin: InputOrigin::Caller,
-            };
+            let mut source = Inputs::default();
+            let input = Slice::default();
             let parts = JobParts {
-                store: beside.store,
-                source: &mut source,
-                input: Slice::default(),
-                absent: absent.clone(),
-                checks: None,
-                held: None,
                 retains,
-                gathered: Gathered::default(),
+                ..JobParts::new(beside.store, &mut source, input, absent.clone())
             };
             finish_gathered(engine, &algorithm, parts, &gathered, beside.lost)
         })?;

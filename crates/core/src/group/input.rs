@@ -256,24 +256,12 @@ impl InputCopies<'_> {
             ([only], Some(kernel)) => kernel.copy(only, &mut hash)?,
             (arrays, _) => {
                 arrays.iter().for_each(|array| hash(array));
-                concatenated(arrays)?
+                Buffer::concatenated(arrays)?
             }
         };
         self.hash = hasher.map(InputHasher::finish).or(self.hash);
         Ok(copy)
     }
-}
-
-/// Copies arrays one after the other.
-pub(super) fn concatenated(arrays: &[&[u8]]) -> Result<Buffer> {
-    let mut copy = Buffer::unset(arrays.iter().map(|array| array.len()).sum())?;
-    let mut rest = &mut copy[..];
-    for array in arrays {
-        let (place, later) = rest.split_at_mut(array.len());
-        place.copy_from_slice(array);
-        rest = later;
-    }
-    Ok(copy)
 }
 
 #[cfg(test)]

@@ -197,7 +197,8 @@ impl<T: Transport> Group<T> {
     }
 }
 
-/// Copies this rank's input again, and reloads inputs of other ranks.
+/// Copies this rank's input again, and reloads inputs of other ranks. The default can do neither.
+#[derive(Default)]
 pub(super) struct Inputs<'a> {
     pub copies: Option<InputCopies<'a>>,
     pub reload: Option<&'a mut (dyn Reload + 'static)>,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::{agree_on_equal, hash_of};
-use super::input::{InputCopies, InputOrigin, concatenated};
+use super::input::{InputCopies, InputOrigin};
 use super::job::JobSetup;
 use super::results::Safety;
 use super::sort::Sorted;
@@ -66,7 +66,7 @@ impl<'a> PreparedArrays<'a> {
         Ok(PreparedArrays {
             layouts,
             orders,
-            whole: concatenated(&given)?,
+            whole: Buffer::concatenated(&given)?,
             stable: arrays.iter().map(|array| array.stable).collect(),
             given,
         })
@@ -331,14 +331,11 @@ fn encode_counts<'c>(ranks: impl Iterator<Item = (&'c Rank, &'c Vec<u64>)>) -> V
 
 /// Decodes the counts of this number of arrays; None if the bytes are no such message.
 fn decode_counts(bytes: &[u8], arrays: usize) -> Option<Vec<(Rank, Vec<u64>)>> {
-    let mut fields = Reader::new(bytes);
-    let mut ranks = Vec::new();
-    while !fields.is_empty() {
+    Reader::new(bytes).repeat_to_end(|fields| {
         let rank = Rank(fields.u32()?);
         let counts = (0..arrays).map(|_| fields.varint());
-        ranks.push((rank, counts.collect::<Option<_>>()?));
-    }
-    Some(ranks)
+        Some((rank, counts.collect::<Option<_>>()?))
+    })
 }
 
 /// Tells all survivors how many records of each array each rank has. A rank that fails meanwhile is included if any

@@ -273,11 +273,10 @@ impl Attempt<'_, '_> {
         };
         let (mut total, mut known) = (0_u64, RankSet::new(ranks));
         for report in reports {
-            let mut fields = Reader::new(&report);
-            while !fields.is_empty() {
-                let entry = fields.u32().zip(fields.varint());
-                let undecodable = || Error::internal("a count does not decode");
-                let (node, count) = entry.ok_or_else(undecodable)?;
+            let entry = |fields: &mut Reader<'_>| fields.u32().zip(fields.varint());
+            let undecodable = || Error::internal("a count does not decode");
+            let entries = Reader::new(&report).repeat_to_end(entry);
+            for (node, count) in entries.ok_or_else(undecodable)? {
                 total += count;
                 if (node as usize) < ranks {
                     known.insert(Rank(node));

@@ -405,30 +405,30 @@ impl Members {
 
     /// Adds failed ranks; returns those that are new, ascending. The epoch grows by one if there are any.
     /// This rank itself is never counted, because it is running.
-    pub fn absorb(&mut self, dead: &RankSet) -> Vec<Rank> {
-        debug_assert!(!dead.contains(self.me));
-        let mut newly_dead = Vec::new();
+    pub fn absorb(&mut self, failed: &RankSet) -> Vec<Rank> {
+        debug_assert!(!failed.contains(self.me));
+        let mut newly_failed = Vec::new();
         let here = self.host(self.me);
         if mutant(Mutant::StaleExecutors) {
             self.assign_nodes();
         }
-        for rank in dead.iter().filter(|rank| *rank != self.me) {
-            if mutant(Mutant::OneFailureAtATime) && !newly_dead.is_empty() {
+        for rank in failed.iter().filter(|rank| *rank != self.me) {
+            if mutant(Mutant::OneFailureAtATime) && !newly_failed.is_empty() {
                 break;
             }
             if self.faulty.insert(rank) {
-                newly_dead.push(rank);
+                newly_failed.push(rank);
                 self.living_here -= usize::from(self.host(rank) == here);
             }
         }
-        self.spares.replace(&newly_dead);
+        self.spares.replace(&newly_failed);
         if !mutant(Mutant::StaleExecutors) {
             self.assign_nodes();
         }
-        if !newly_dead.is_empty() {
+        if !newly_failed.is_empty() {
             self.epoch += 1;
         }
-        newly_dead
+        newly_failed
     }
 
     /// Returns the rank that executes a node: its home, the spare that took over from its home, or the rank that

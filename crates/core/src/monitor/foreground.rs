@@ -16,25 +16,16 @@
 use crate::members::{Rank, RankSet};
 use crate::monitor::machine::MonitorView;
 use crate::monitor::options::MonitorOptions;
-use crate::monitor::reply::ReplyStatistics;
-use crate::monitor::share::SmoothedTime;
 use crate::monitor::syndrome::Syndrome;
-
-#[derive(Clone, Debug, Default)]
-struct MeasuredRank {
-    replies: ReplyStatistics,
-    last: Option<f64>,
-    phi: f64,
-    passes: u32,
-    reply_time: SmoothedTime,
-}
+use crate::monitor::tester::TestedRank;
 
 /// The group, with the same state on all ranks.
 #[derive(Clone, Debug)]
 pub struct Foreground {
     options: MonitorOptions,
     syndrome: Syndrome,
-    ranks: Vec<MeasuredRank>,
+    /// The measurements of each rank, in multiples of the median.
+    ranks: Vec<TestedRank>,
 }
 
 impl Foreground {
@@ -45,7 +36,7 @@ impl Foreground {
         Foreground {
             options,
             syndrome: Syndrome::new(ranks),
-            ranks: vec![MeasuredRank::default(); ranks],
+            ranks: vec![TestedRank::default(); ranks],
         }
     }
 
@@ -62,7 +53,7 @@ impl Foreground {
             .iter()
             .map(|(_, measurement)| *measurement)
             .collect();
-        sorted.sort_by(f64::total_cmp);
+        sorted.sort_unstable_by(f64::total_cmp);
         let Some(median) = sorted.get((sorted.len().max(1) - 1) / 2) else {
             return;
         };
@@ -74,7 +65,7 @@ impl Foreground {
     fn evaluate(&mut self, rank: Rank, ratio: f64) {
         let state = &mut self.ranks[rank.index()];
         let passed = ratio <= 1.0 || ratio <= state.replies.limit(&self.options);
-        state.last = Some(ratio);
+        state.last_reply = Some(ratio);
         state.reply_time.add(ratio, self.options.alpha);
         state.phi = state.replies.phi(ratio);
         if passed || self.options.learn_late {
@@ -120,20 +111,12 @@ impl Foreground {
 
     /// Returns the state of a rank. Times are multiples of the median.
     ///
-    /// # Panics If the rank does not exist.
+    /// # Panics
+    /// If the rank does not exist.
     pub fn view(&self, rank: Rank) -> MonitorView {
-        let state = &self.ranks[rank.index()];
-        MonitorView {
-            counter: self.syndrome.counter(rank),
-            recommended: self.syndrome.group().contains(rank),
-            last_reply: state.last,
-            mean: state.replies.mean,
-            variance: state.replies.variance,
-            timeout: state.replies.timeout,
-            threshold: state.replies.limit(&self.options),
-            phi: state.phi,
-            good_in_row: state.passes,
-        }
+        let recommended = self.syndrome.group().contains(rank);
+        let counter = self.syndrome.counter(rank);
+        self.ranks[rank.index()].view(counter, recommended, &self.options)
     }
 }
 

@@ -28,8 +28,6 @@ const B: f64 = 0.070_566;
 /// Statistics of the reply times of one rank: the variables of Algorithm 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplyStatistics {
-    /// The time of the last reply, in seconds.
-    pub test_time: f64,
     /// The weighted mean.
     pub mean: f64,
     /// The weighted mean of the deviations.
@@ -47,17 +45,11 @@ pub struct ReplyStatistics {
 }
 
 impl ReplyStatistics {
-    /// Returns statistics of no replies.
-    pub fn new() -> ReplyStatistics {
-        ReplyStatistics::default()
-    }
-
     /// Adds a reply that took `test_time` seconds: lines 8 to 12 of Algorithm 1.
     pub fn add(&mut self, options: &MonitorOptions, test_time: f64) {
         let alpha = options.alpha;
-        self.test_time = test_time;
-        self.mean = alpha * self.mean + (1.0 - alpha) * self.test_time;
-        self.variance = alpha * self.variance + (1.0 - alpha) * (self.mean - self.test_time).abs();
+        self.mean = alpha * self.mean + (1.0 - alpha) * test_time;
+        self.variance = alpha * self.variance + (1.0 - alpha) * (self.mean - test_time).abs();
         self.timeout = self.mean + options.beta * self.variance;
         self.threshold = self.timeout * options.multiple + options.plus;
         self.count += 1;
@@ -121,7 +113,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn after(options: &MonitorOptions, times: &[f64]) -> ReplyStatistics {
-        let mut replies = ReplyStatistics::new();
+        let mut replies = ReplyStatistics::default();
         for time in times {
             replies.add(options, *time);
         }
@@ -150,7 +142,7 @@ mod tests {
     #[test]
     fn the_first_threshold_holds_for_the_first_tests() {
         let options = MonitorOptions::default();
-        assert!((ReplyStatistics::new().limit(&options) - 8.0).abs() < 1e-12);
+        assert!((ReplyStatistics::default().limit(&options) - 8.0).abs() < 1e-12);
         assert!((after(&options, &[0.1]).limit(&options) - 8.0).abs() < 1e-12);
         let two = after(&options, &[0.1, 0.1]);
         assert!((two.limit(&options) - two.threshold).abs() < 1e-12 && two.threshold < 0.3);
@@ -185,7 +177,7 @@ mod tests {
         fn the_printed_formulas(times in prop::collection::vec(0.0_f64..10.0, 1..50), alpha in 0.0_f64..1.0, beta in 0.0_f64..8.0) {
             let options = MonitorOptions { alpha, beta, ..MonitorOptions::default() };
             let (mut mean, mut variance) = (0.0_f64, 0.0_f64);
-            let mut replies = ReplyStatistics::new();
+            let mut replies = ReplyStatistics::default();
             for time in &times {
                 mean = alpha * mean + (1.0 - alpha) * time;
                 variance = alpha * variance + (1.0 - alpha) * (mean - time).abs();

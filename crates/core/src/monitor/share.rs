@@ -55,7 +55,7 @@ pub fn gain(work: f64, slowdown: f64, parts: f64, cost: f64) -> f64 {
 pub fn slowdowns(means: &[Option<f64>]) -> Vec<f64> {
     let known = |mean: &Option<f64>| mean.filter(|mean| mean.is_finite() && *mean > 0.0);
     let mut sorted: Vec<f64> = means.iter().filter_map(known).collect();
-    sorted.sort_by(f64::total_cmp);
+    sorted.sort_unstable_by(f64::total_cmp);
     let faster = &sorted[..sorted.len().div_ceil(2)];
     let full = faster.get(faster.len() / 2).copied();
     let slowdown = |mean: &Option<f64>| match (known(mean), full) {

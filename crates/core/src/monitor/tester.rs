@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::members::Rank;
+use crate::monitor::machine::MonitorView;
 use crate::monitor::options::MonitorOptions;
 use crate::monitor::reply::ReplyStatistics;
 use crate::monitor::share::SmoothedTime;
@@ -254,6 +255,21 @@ impl Tester {
 }
 
 impl TestedRank {
+    /// Returns the state of the rank, with its counter and whether it is recommended.
+    pub fn view(&self, counter: u32, recommended: bool, options: &MonitorOptions) -> MonitorView {
+        MonitorView {
+            counter,
+            recommended,
+            last_reply: self.last_reply,
+            mean: self.replies.mean,
+            variance: self.replies.variance,
+            timeout: self.replies.timeout,
+            threshold: self.replies.limit(options),
+            phi: self.phi,
+            good_in_row: self.passes,
+        }
+    }
+
     /// Remembers a test that was not answered, to which a reply may still come.
     fn remember(&mut self, test: &PendingTest) {
         self.unanswered.push_back((test.number, test.start));

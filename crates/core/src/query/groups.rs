@@ -280,7 +280,7 @@ impl Groups {
         kernel: &dyn Kernel,
     ) -> Groups {
         summaries.retain(|summary| summary.records > 0);
-        summaries.sort_by_key(|summary| summary.node);
+        summaries.sort_unstable_by_key(|summary| summary.node);
         let mut nodes: Vec<(Summary, bool)> = Vec::with_capacity(summaries.len());
         for summary in summaries {
             let before = nodes.last();
@@ -552,11 +552,8 @@ mod tests {
             }
             let message = message.finish();
             prop_assert!(message.len() <= blocks.len() * summary_bytes(SIZE, 5));
-            let mut fields = Reader::new(&message);
-            let mut summaries = Vec::new();
-            while !fields.is_empty() {
-                summaries.push(Summary::decode(&mut fields, SIZE, 5).unwrap());
-            }
+            let read = |fields: &mut Reader<'_>| Summary::decode(fields, SIZE, 5);
+            let summaries = Reader::new(&message).repeat_to_end(read).unwrap();
             let groups = Groups::new(aggregates(), summaries, &*kernel);
             let mut found = Vec::new();
             for (node, records) in &blocks {

@@ -9,7 +9,7 @@
 //! average. Must never: depend on failures, except through the weights of the two halves.
 
 use super::pivot::{self, Cut, Division};
-use super::{PivotRule, sorted, sorted_each};
+use super::{PivotRule, of_sorted_pieces};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
@@ -69,6 +69,8 @@ impl HyperQuickSort<'_> {
 }
 
 impl Algorithm for HyperQuickSort<'_> {
+    of_sorted_pieces!();
+
     fn rounds(&self) -> u32 {
         self.dimension
     }
@@ -79,14 +81,6 @@ impl Algorithm for HyperQuickSort<'_> {
             scope: Some(s),
             exchange: Exchange::Dimension(s - 1),
         }
-    }
-
-    fn prepare(&self, block: Block) -> Result<Block> {
-        sorted(block, self.kernel)
-    }
-
-    fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
-        sorted_each(inputs, self.kernel)
     }
 
     fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
@@ -143,14 +137,6 @@ impl Algorithm for HyperQuickSort<'_> {
 
     fn decision_limit(&self, _round: u32) -> usize {
         Cut::encoded_bytes(self.kernel.record_bytes())
-    }
-
-    fn most_runs(&self) -> usize {
-        1 << self.dimension
-    }
-
-    fn is_recomputable(&self) -> bool {
-        true
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {

@@ -59,6 +59,32 @@ pub enum PivotRule {
     Paper,
 }
 
+/// Defines the functions of an [`Algorithm`](crate::engine::Algorithm) that sorts the inputs first and then only divides
+/// and unites sorted runs. The algorithm has a kernel and a dimension.
+macro_rules! of_sorted_pieces {
+    () => {
+        fn prepare(&self, block: Block) -> Result<Block> {
+            super::sorted(block, self.kernel)
+        }
+
+        fn prepare_each(
+            &self,
+            inputs: &mut dyn Iterator<Item = Result<Block>>,
+        ) -> Vec<Result<Block>> {
+            super::sorted_each(inputs, self.kernel)
+        }
+
+        fn most_runs(&self) -> usize {
+            1 << self.dimension
+        }
+
+        fn is_recomputable(&self) -> bool {
+            true
+        }
+    };
+}
+use of_sorted_pieces;
+
 /// Sorts each run of a block.
 fn sorted(mut block: Block, kernel: &dyn Kernel) -> Result<Block> {
     if block.sorted {

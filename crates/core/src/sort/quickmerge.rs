@@ -9,8 +9,8 @@
 //! failures, except through the shares of the nodes.
 
 use super::hyperquicksort::split_at;
+use super::of_sorted_pieces;
 use super::pivot::{self, Cut, CutPoint, Division};
-use super::{sorted, sorted_each};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
@@ -99,6 +99,8 @@ impl QuickMerge<'_> {
 }
 
 impl Algorithm for QuickMerge<'_> {
+    of_sorted_pieces!();
+
     fn rounds(&self) -> u32 {
         self.dimension
     }
@@ -108,14 +110,6 @@ impl Algorithm for QuickMerge<'_> {
             scope: (round == 1).then_some(self.dimension),
             exchange: Exchange::Dimension(self.dimension - round),
         }
-    }
-
-    fn prepare(&self, block: Block) -> Result<Block> {
-        sorted(block, self.kernel)
-    }
-
-    fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
-        sorted_each(inputs, self.kernel)
     }
 
     fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
@@ -168,14 +162,6 @@ impl Algorithm for QuickMerge<'_> {
 
     fn decision_limit(&self, _round: u32) -> usize {
         self.nodes() * Cut::encoded_bytes(self.kernel.record_bytes())
-    }
-
-    fn most_runs(&self) -> usize {
-        self.nodes()
-    }
-
-    fn is_recomputable(&self) -> bool {
-        true
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {

@@ -14,8 +14,8 @@
 //! each record moves at most L times. Must never: depend on failures, except through the shares of the nodes.
 
 use super::key_bytes::KeyBytes;
+use super::of_sorted_pieces;
 use super::pivot::{self, Cut, Division};
-use super::{sorted, sorted_each};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::mutants::{Mutant, mutant};
@@ -89,6 +89,8 @@ impl SampleSort<'_> {
 }
 
 impl Algorithm for SampleSort<'_> {
+    of_sorted_pieces!();
+
     fn rounds(&self) -> u32 {
         self.levels.min(self.dimension).max(1)
     }
@@ -99,14 +101,6 @@ impl Algorithm for SampleSort<'_> {
             scope: Some(high),
             exchange: Exchange::Parts { low, high },
         }
-    }
-
-    fn prepare(&self, block: Block) -> Result<Block> {
-        sorted(block, self.kernel)
-    }
-
-    fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
-        sorted_each(inputs, self.kernel)
     }
 
     fn propose(&self, at: &RoundContext<'_>, _subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
@@ -151,14 +145,6 @@ impl Algorithm for SampleSort<'_> {
 
     fn decision_limit(&self, round: u32) -> usize {
         self.key_bytes().cut_bytes() * self.level(round).parts()
-    }
-
-    fn most_runs(&self) -> usize {
-        1 << self.dimension
-    }
-
-    fn is_recomputable(&self) -> bool {
-        true
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {

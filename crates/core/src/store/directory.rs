@@ -300,7 +300,7 @@ impl Directory {
 
 impl Store for Directory {
     fn scope(&self) -> StoreScope {
-        StoreScope::Everyone
+        StoreScope::Shared
     }
 
     fn series(&self) -> Option<Series> {

@@ -23,7 +23,7 @@ use ftsort_kernels::error::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreScope {
     /// Every rank: the store is shared.
-    Everyone,
+    Shared,
     /// Only the rank itself; the engine sends copies to this many other ranks, which put them into their
     /// stores.
     Copies(usize),

@@ -70,14 +70,14 @@ pub trait MpiApi: Liveness {
     fn now(&self) -> f64;
 
     /// Allocates a receive buffer of `bytes` bytes. `Status::Memory` if there is no memory.
-    fn land(&mut self, bytes: usize) -> Result<RecvBuffer>;
+    fn add_buffer(&mut self, bytes: usize) -> Result<RecvBuffer>;
 
     /// Takes the first `bytes` bytes of a receive buffer.
     ///
     /// # Panics
     ///
     /// If a receive into it is still in progress.
-    fn lift(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice;
+    fn take_buffer(&mut self, buffer: RecvBuffer, bytes: usize) -> Slice;
 
     /// Gives up a receive buffer; its memory is freed as soon as no receive can write to it any more.
     fn release(&mut self, buffer: RecvBuffer);

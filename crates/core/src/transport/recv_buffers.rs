@@ -39,7 +39,7 @@ impl<B> RecvBuffers<B> {
     /// # Panics
     ///
     /// If a receive may still write to it.
-    pub fn lift(&mut self, buffer: RecvBuffer) -> B {
+    pub fn take_buffer(&mut self, buffer: RecvBuffer) -> B {
         let place = self.places.remove(buffer.0);
         let Some(place) = place.filter(|place| place.writers == 0) else {
             panic!("{buffer:?} is unknown or not complete");

@@ -20,11 +20,7 @@ pub struct Concatenate;
 
 impl MergeOperator for Concatenate {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
-        let mut both = Buffer::zeroed(low.len() + high.len())?;
-        let (start, end) = both.split_at_mut(low.len());
-        start.copy_from_slice(low);
-        end.copy_from_slice(high);
-        Ok(both)
+        Buffer::concatenated(&[low, high])
     }
 
     fn is_ordered(&self) -> bool {

@@ -7,7 +7,7 @@ mod check;
 mod kind;
 mod numbers;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::cmp::Ordering;
 use std::fmt;

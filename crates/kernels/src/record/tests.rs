@@ -151,7 +151,7 @@ fn a_fingerprint_covers_every_field() {
     assert_eq!(all.len(), 3 * layouts.len());
 }
 
-fn part(offset: usize, bytes: usize, kind: KeyKind) -> PartFields {
+pub(crate) fn part(offset: usize, bytes: usize, kind: KeyKind) -> PartFields {
     PartFields {
         offset,
         bytes,
@@ -160,7 +160,7 @@ fn part(offset: usize, bytes: usize, kind: KeyKind) -> PartFields {
     }
 }
 
-fn list(record_bytes: usize, parts: &[PartFields]) -> Fields {
+pub(crate) fn list(record_bytes: usize, parts: &[PartFields]) -> Fields {
     Fields {
         record_bytes,
         key: KeyKind::List as i32,

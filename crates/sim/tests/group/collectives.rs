@@ -168,18 +168,24 @@ fn truth_values_of_a_tree_are_0_and_1() {
     }
 }
 
+/// A merge of sorted numbers with the default options.
+pub fn sorted_merge<K: Key>(contribution: &[u8]) -> TreeMerge<'_> {
+    TreeMerge {
+        options: TreeOptions::default(),
+        operation: MergeOperation::Sorted {
+            layout: SortInput::of_keys::<K>(&[]).layout,
+            ordered: false,
+        },
+        contribution,
+    }
+}
+
 #[test]
 fn a_tree_merges_the_contributions_of_all_ranks() {
     for seed in SEEDS {
         let outcomes = play_group(4, seed, GroupConfig::default(), "2@2", |rank, group| {
-            let merged = group.tree_merge(TreeMerge {
-                options: TreeOptions::default(),
-                operation: MergeOperation::Sorted {
-                    layout: SortInput::of_keys::<u8>(&[]).layout,
-                    ordered: false,
-                },
-                contribution: &[rank.0 as u8, 10 + rank.0 as u8],
-            })?;
+            let own = [rank.0 as u8, 10 + rank.0 as u8];
+            let merged = group.tree_merge(sorted_merge::<u8>(&own))?;
             let holder = group.last_tree().expect("a tree").sink_rank;
             assert_eq!(merged.is_some(), holder == rank);
             Ok(merged.map(|merged| merged.to_vec()))
@@ -199,18 +205,12 @@ fn a_sorted_contribution_need_not_be_aligned() {
     let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
         let keys = [rank.0 as i32, 10].map(i32::to_ne_bytes);
         let unaligned = [&[0], keys.as_flattened()].concat();
-        let merged = group.tree_merge(TreeMerge {
-            options: TreeOptions::default(),
-            operation: MergeOperation::Sorted {
-                layout: SortInput::of_keys::<i32>(&[]).layout,
-                ordered: false,
-            },
-            contribution: if rank == Rank(1) {
-                &[]
-            } else {
-                &unaligned[1..]
-            },
-        })?;
+        let contribution: &[u8] = if rank == Rank(1) {
+            &[]
+        } else {
+            &unaligned[1..]
+        };
+        let merged = group.tree_merge(sorted_merge::<i32>(contribution))?;
         Ok(merged.map(|merged| merged.to_vec()))
     });
     let merged: Vec<Vec<u8>> = outcomes
@@ -227,14 +227,7 @@ fn a_sorted_contribution_need_not_be_aligned() {
 fn an_unsorted_contribution_is_refused() {
     let outcomes = play_group(2, 1, GroupConfig::default(), "", |rank, group| {
         let contribution: &[u8] = if rank == Rank(1) { &[2, 1] } else { &[1, 2] };
-        let merged = group.tree_merge(TreeMerge {
-            options: TreeOptions::default(),
-            operation: MergeOperation::Sorted {
-                layout: SortInput::of_keys::<u8>(&[]).layout,
-                ordered: false,
-            },
-            contribution,
-        });
+        let merged = group.tree_merge(sorted_merge::<u8>(contribution));
         merged.map(drop)
     });
     use Status::{Argument, PeerArgument};

@@ -54,6 +54,7 @@ use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
+use ftsort_kernels::test_size::all_tests;
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use ftsort_sim::transport::{
     Failure, FailureMode, RankHandle, SimConfig, SimMpi, SimResult, run_ranks,
@@ -79,11 +80,6 @@ fn assert_detected(tests: &[(Mutant, Detects)]) {
     for (mutant, detects) in tests {
         assert!(with_mutant(*mutant, detects), "{mutant:?}");
     }
-}
-
-/// Whether tests try everything that they can, and not a part of it.
-fn all_tests() -> bool {
-    std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all")
 }
 
 /// Services with a callback that loads the keys of a rank again.

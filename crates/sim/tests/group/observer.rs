@@ -1,8 +1,8 @@
-//! What a group reports to its observer: events, messages and times.
+//! Reports of a group to its observer: events, messages and times.
 
+use super::collectives::sorted_merge;
 use super::*;
 use ftsort_core::engine::{MessageEvent, Phase, Span};
-use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions};
 use ftsort_kernels::error::Finding;
 
 /// The reports of one rank.
@@ -88,14 +88,7 @@ fn trees_have_two_rounds() {
         };
         let (services, reports) = observed(rank);
         let mut group = Group::new(transport, config, services)?;
-        group.tree_merge(TreeMerge {
-            options: TreeOptions::default(),
-            operation: MergeOperation::Sorted {
-                layout: SortInput::of_keys::<u8>(&[]).layout,
-                ordered: false,
-            },
-            contribution: &[rank.0 as u8],
-        })?;
+        group.tree_merge(sorted_merge::<u8>(&[rank.0 as u8]))?;
         let failed_in = reports.borrow().failed_in.clone();
         Ok(failed_in)
     });

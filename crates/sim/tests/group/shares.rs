@@ -1,8 +1,9 @@
 //! Shares of data around ranks that faulty links cut off, and merges that leave such ranks out, also if ranks fail at
 //! any step; and the mutants of their code.
 
+use super::collectives::sorted_merge;
 use super::*;
-use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions};
+use ftsort_core::group::{TreeMerge, TreeOptions};
 use ftsort_core::tree::run::choose::TreeRequest;
 
 /// The number of items that the ranks share.
@@ -86,11 +87,7 @@ fn merge(
 ) -> Result<Option<Vec<u8>>> {
     let merged = group.tree_merge(TreeMerge {
         options: options.clone(),
-        operation: MergeOperation::Sorted {
-            layout: SortInput::of_keys::<u8>(&[]).layout,
-            ordered: false,
-        },
-        contribution,
+        ..sorted_merge::<u8>(contribution)
     })?;
     Ok(merged.map(|merged| merged.to_vec()))
 }

@@ -369,7 +369,8 @@ impl Checkpoints {
                     // A rank failed while the manifest was written.
                     moved = self.begin(engine, lost);
                 }
-                if mutant(Mutant::ErrorAfterCommitEndsIt) {
+                let is_apart = |error: &Error| error.status.sets_apart();
+                if moved.as_ref().is_err_and(is_apart) || mutant(Mutant::ErrorAfterCommitEndsIt) {
                     moved.clone()?;
                 }
                 Ok(StatesCommit {
@@ -430,7 +431,7 @@ impl Checkpoints {
             return Ok(());
         };
         named.change += 1;
-        let changed = engine.let_lowest_act(|| change(named));
+        let changed = engine.let_one_act(Members::lowest_survivor, || change(named));
         self.is_unsure = changed.is_err();
         changed
     }
@@ -523,7 +524,7 @@ impl Checkpoints {
             if executed {
                 self.blocks.insert(node, nothing());
             }
-            let is_holder = executed || self.store.scope() != StoreScope::Everyone;
+            let is_holder = executed || self.store.scope() != StoreScope::Shared;
             if is_holder && !mutant(Mutant::LostCheckpointsNotReplaced) {
                 // An entry that cannot be written counts as lost again when it is read.
                 let _ = self.store.put(self.version_id, node, &nothing());

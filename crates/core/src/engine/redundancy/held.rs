@@ -47,7 +47,7 @@ impl HeldInputs {
         {
             self.discard_others(members, before);
         }
-        let has_copies = self.store.scope() != StoreScope::Everyone;
+        let has_copies = self.store.scope() != StoreScope::Shared;
         if has_copies && !mutant(Mutant::AddedCopiesForgotten) {
             let has = |owner: &Rank| {
                 let input = self.store.get(VersionId::INPUT, owner.home());

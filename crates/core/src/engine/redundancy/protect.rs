@@ -38,8 +38,8 @@ impl Job<'_, '_> {
         let has_input = self.home_with_input(me.home()).is_some();
         let own = self.with_digest(me, Block::input(me, given));
         match self.redundancy.store.scope() {
-            StoreScope::Everyone if mutant(Mutant::InputNotStored) || !has_input => {}
-            StoreScope::Everyone => {
+            StoreScope::Shared if mutant(Mutant::InputNotStored) || !has_input => {}
+            StoreScope::Shared => {
                 self.versions()
                     .put_one(VersionId::INPUT, me.home(), &own, &mut result);
                 self.redundancy.in_place = usize::from(result.complete);
@@ -185,7 +185,7 @@ impl Job<'_, '_> {
     pub(super) fn copies(&self) -> usize {
         match self.redundancy.store.scope() {
             StoreScope::Copies(copies) => copies,
-            StoreScope::Everyone | StoreScope::Parity(_) => 0,
+            StoreScope::Shared | StoreScope::Parity(_) => 0,
         }
     }
 }

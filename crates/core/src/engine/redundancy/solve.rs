@@ -133,7 +133,7 @@ impl Job<'_, '_> {
                 // There was no memory for one of them.
                 continue;
             };
-            let joined = joined(&chunks, sources.encoding.bytes_of(*rank));
+            let joined = Buffer::concatenated(&chunks).map(Slice::from);
             let blocks = joined.and_then(|data| divided(&sources.encoding.contents[rank], data));
             for (node, block) in result.check(blocks).unwrap_or_default() {
                 if self.engine.is_intact(&block) {
@@ -237,16 +237,4 @@ impl Job<'_, '_> {
         });
         found.collect()
     }
-}
-
-/// Joins chunks to data of this length.
-fn joined(chunks: &[&[u8]], bytes: usize) -> Result<Slice> {
-    let mut data = Buffer::zeroed(bytes)?;
-    let mut rest = &mut data[..];
-    for chunk in chunks {
-        let (place, later) = rest.split_at_mut(chunk.len());
-        place.copy_from_slice(chunk);
-        rest = later;
-    }
-    Ok(data.into())
 }

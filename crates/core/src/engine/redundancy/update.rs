@@ -12,7 +12,7 @@ use crate::block::Block;
 use crate::engine::commit::agreed_error;
 use crate::engine::inputs::InputHash;
 use crate::engine::job::{Job, JobParts, run_job};
-use crate::engine::{Checks, Delivery, Engine, Event, Source, Transfer, Verdict};
+use crate::engine::{Checks, Delivery, Engine, Event, Source, Transfer, Verdict, reported_by_all};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
@@ -197,13 +197,9 @@ pub fn repair_inputs(
     loop {
         let mut report = vec![u8::from(is_changed)];
         report.extend(inputs.state.held.to_bytes());
-        let limit = report.len();
-        let reports = engine.share(report, limit)?;
-        if engine.commit(reports.is_some(), None)? != Verdict::Committed {
-            continue;
-        }
+        let reports = reported_by_all(engine, report, None)?;
         let (mut changed, mut holders) = (Vec::new(), Vec::new());
-        for (rank, words) in reports.iter().flatten() {
+        for (rank, words) in &reports {
             let Some((flag, held)) = words.split_first() else {
                 continue;
             };

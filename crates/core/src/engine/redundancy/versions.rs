@@ -76,10 +76,10 @@ impl<'e> Job<'_, 'e> {
         let me = self.engine.members.me();
         match self.redundancy.store.scope() {
             _ if !self.inputs.own_is_here => Ok(Some(Holdings::default())),
-            StoreScope::Everyone if self.redundancy.in_place > 0 => {
+            StoreScope::Shared if self.redundancy.in_place > 0 => {
                 Ok(Some(Holdings::with_listed(None, [(me, vec![me])])))
             }
-            StoreScope::Everyone => Ok(Some(Holdings::default())),
+            StoreScope::Shared => Ok(Some(Holdings::default())),
             StoreScope::Copies(_) | StoreScope::Parity(_) => self.share_holdings(),
         }
     }
@@ -262,7 +262,7 @@ impl Versions<'_, '_> {
     /// Stores a new version, through other ranks where the store keeps copies there.
     pub fn save(&mut self, version_id: VersionId, result: RoundResult) -> Result<RoundResult> {
         match self.store.scope() {
-            StoreScope::Everyone => Ok(self.put_own(version_id, result)),
+            StoreScope::Shared => Ok(self.put_own(version_id, result)),
             // The job encodes its versions.
             StoreScope::Copies(0) | StoreScope::Parity(_) => Ok(result),
             StoreScope::Copies(_) if mutant(Mutant::VersionsNotReplicated) => Ok(result),
@@ -365,7 +365,7 @@ impl Versions<'_, '_> {
     /// nodes with a block that no rank has.
     pub fn restore(&mut self, held_with: &Membership) -> Result<RoundResult> {
         match self.store.scope() {
-            StoreScope::Everyone => Ok(self.read_lost_blocks()),
+            StoreScope::Shared => Ok(self.read_lost_blocks()),
             StoreScope::Parity(_) => self.renew_copies(0, held_with),
             StoreScope::Copies(copies) => self.renew_copies(copies, held_with),
         }
@@ -506,7 +506,7 @@ impl Versions<'_, '_> {
 /// learns the decision first and may fail before the others learn it: then they go back to the version
 /// before, and a rank's files outlive it.
 pub(in crate::engine) fn retire_before(store: &mut dyn Store, version: u32) {
-    let shared = store.scope() == StoreScope::Everyone;
+    let shared = store.scope() == StoreScope::Shared;
     store.retire(if shared && !mutant(Mutant::VersionDroppedAtCommit) {
         version.saturating_sub(1)
     } else {

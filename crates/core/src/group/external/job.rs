@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::making::run_prefix;
-use super::reading::{FoundRun, HeldRun, HeldRuns, Intact, Reading};
+use super::reading::{FoundRun, HeldRun, HeldRuns, Intact, Reading, ScratchFile};
 use super::{ExternalSort, ExternalStats, PARTS_OF_MEMORY};
 use crate::external::footer::{FOOTER_BYTES, RunFooter};
 use crate::external::geometry::Geometry;
@@ -109,12 +109,8 @@ impl ExternalJob {
                     continue;
                 }
                 if let Some(footer) = self.read_footer(directory, &name, chunk) {
-                    let run = FoundRun {
-                        footer,
-                        directory,
-                        name,
-                    };
-                    self.found.insert(chunk, run);
+                    let file = ScratchFile { directory, name };
+                    self.found.insert(chunk, FoundRun { footer, file });
                 }
             }
         }
@@ -146,7 +142,7 @@ impl ExternalJob {
         let mut unreadable = Vec::new();
         for (chunk, run) in std::mem::take(&mut self.found) {
             if let Some(index) = run.read_index(&self.files.places) {
-                self.held.hold(HeldRun::new(index, run.directory, run.name));
+                self.held.hold(HeldRun::new(index, run.file));
             } else if !mutant(Mutant::DamagedIndexIgnored) {
                 unreadable.push(chunk);
                 self.found.insert(chunk, run);
@@ -211,11 +207,9 @@ impl ExternalJob {
     /// Gives up runs that cannot be read back, so that they are made again.
     pub fn give_up(&mut self, chunks: &[u32]) -> Result<()> {
         for chunk in chunks {
-            let held = self.held.remove(chunk);
-            let held = held.map(|run| (run.directory, run.name));
-            let found = self.found.remove(chunk);
-            let found = found.map(|run| (run.directory, run.name));
-            for (directory, name) in held.into_iter().chain(found) {
+            let held = self.held.remove(chunk).map(|run| run.file);
+            let found = self.found.remove(chunk).map(|run| run.file);
+            for ScratchFile { directory, name } in held.into_iter().chain(found) {
                 let _ = self.files.places.scratch[directory].remove(&name);
             }
         }

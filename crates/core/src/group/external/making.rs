@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use super::job::ExternalJob;
-use super::reading::{HeldRun, HeldRuns, Intact, Reading};
+use super::reading::{HeldRun, HeldRuns, Intact, Reading, ScratchFile};
 use crate::block::Run;
 use crate::external::geometry::block_records;
 use crate::external::places::{Extent, ExternalFiles, Place, Transfer};
@@ -39,23 +39,6 @@ struct Draft {
     index: RunIndex,
     file: ScratchFile,
     transfer: Transfer<()>,
-}
-
-/// The name of a file in a scratch directory.
-#[derive(Clone)]
-struct ScratchFile {
-    directory: usize,
-    name: String,
-}
-
-impl ScratchFile {
-    fn extent(&self, at: u64, bytes: usize) -> Extent {
-        Extent {
-            place: Place::Scratch(self.directory, self.name.clone()),
-            at,
-            bytes,
-        }
-    }
 }
 
 /// The beginning of the names of a job's runs, drafts of runs, and pieces.
@@ -224,8 +207,8 @@ impl ExternalJob {
             .and_then(|()| files.sync_names())
             .map_err(|error| refusal("write", &**files, &name, &error))?;
         self.stats.runs += 1;
-        self.held
-            .hold(HeldRun::new(draft.index, draft.file.directory, name));
+        let file = ScratchFile { name, ..draft.file };
+        self.held.hold(HeldRun::new(draft.index, file));
         Ok(())
     }
 
@@ -235,7 +218,8 @@ impl ExternalJob {
             let mut pieces = self.make_pieces(chunk)?;
             let draft = self.merge(chunk, &mut pieces)?;
             for piece in pieces.values() {
-                let _ = self.files.places.scratch[piece.directory].remove(&piece.name);
+                let ScratchFile { directory, name } = &piece.file;
+                let _ = self.files.places.scratch[*directory].remove(name);
             }
             if let Some(draft) = draft {
                 return self.finish_run(draft);
@@ -271,11 +255,7 @@ impl ExternalJob {
             |job, part, sorted| job.start_piece(&part, block, sorted),
             |_, draft| {
                 draft.transfer.wait()?;
-                made.hold(HeldRun::new(
-                    draft.index,
-                    draft.file.directory,
-                    draft.file.name,
-                ));
+                made.hold(HeldRun::new(draft.index, draft.file));
                 Ok(())
             },
         )?;

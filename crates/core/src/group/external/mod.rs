@@ -34,7 +34,7 @@ use crate::external::manifest::{Identity, Manifest};
 use crate::external::parts::OutputParts;
 use crate::external::places::{ExternalFiles, Transfer};
 use crate::external::run::first_cut;
-use crate::members::Rank;
+use crate::members::{Members, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::sort::pivot::Cut;
 use crate::transport::Transport;
@@ -356,15 +356,8 @@ impl<T: Transport> Group<T> {
     }
 
     /// Lets the writer do `work`, and again if a rank fails meanwhile, which may be the writer. Collective.
-    fn on_writer(&mut self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
-        loop {
-            let known = self.known_failures();
-            let done = if self.is_writer() { work() } else { Ok(()) };
-            self.on_all(done)?;
-            if self.known_failures() == known || mutant(Mutant::ActionOfFailedRank) {
-                return Ok(());
-            }
-        }
+    fn on_writer(&mut self, work: impl FnMut() -> Result<()>) -> Result<()> {
+        self.on_engine(|engine| engine.let_one_act(Members::lowest_executor, work))
     }
 
     /// Attempts until the output is complete. Collective.

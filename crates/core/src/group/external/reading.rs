@@ -15,13 +15,28 @@ use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
 
+/// A file in a scratch directory.
+pub(super) struct ScratchFile {
+    /// The index of the directory.
+    pub directory: usize,
+    pub name: String,
+}
+
+impl ScratchFile {
+    /// These bytes of the file.
+    pub fn extent(&self, at: u64, bytes: usize) -> Extent {
+        Extent {
+            place: Place::Scratch(self.directory, self.name.clone()),
+            at,
+            bytes,
+        }
+    }
+}
+
 /// A run in a scratch file of this rank.
 pub(super) struct HeldRun {
     pub index: RunIndex,
-    /// The scratch directory.
-    pub directory: usize,
-    /// The name of the file.
-    pub name: String,
+    pub file: ScratchFile,
     /// The number of records of the run that have been read.
     position: u64,
 }
@@ -29,10 +44,7 @@ pub(super) struct HeldRun {
 /// A run in a scratch file, of which this rank has read only the footer.
 pub(super) struct FoundRun {
     pub footer: RunFooter,
-    /// The scratch directory.
-    pub directory: usize,
-    /// The name of the file.
-    pub name: String,
+    pub file: ScratchFile,
 }
 
 /// Runs by their numbers: runs of chunks, or pieces of one chunk.
@@ -52,23 +64,19 @@ pub(super) struct Reading {
 pub(super) type Intact<T> = std::result::Result<T, Vec<u32>>;
 
 impl HeldRun {
-    pub fn new(index: RunIndex, directory: usize, name: String) -> HeldRun {
+    pub fn new(index: RunIndex, file: ScratchFile) -> HeldRun {
         HeldRun {
             position: index.footer.first,
             index,
-            directory,
-            name,
+            file,
         }
     }
 
     /// The bytes of these records in the file.
     fn extent(&self, records: &Range<u64>) -> Extent {
         let range = self.index.file_range(records);
-        Extent {
-            place: Place::Scratch(self.directory, self.name.clone()),
-            at: range.start,
-            bytes: (range.end - range.start) as usize,
-        }
+        let bytes = (range.end - range.start) as usize;
+        self.file.extent(range.start, bytes)
     }
 }
 
@@ -77,8 +85,8 @@ impl FoundRun {
     pub fn read_index(&self, places: &Places) -> Option<RunIndex> {
         let (at, bytes) = (self.footer.stored_bytes()?, self.footer.index_bytes()?);
         let mut index = vec![0; bytes];
-        let files = &places.scratch[self.directory];
-        files.read_at(&self.name, at, &mut index).ok()?;
+        let files = &places.scratch[self.file.directory];
+        files.read_at(&self.file.name, at, &mut index).ok()?;
         RunIndex::decode(&index, &self.footer)
     }
 }

@@ -20,7 +20,7 @@ use ftsort_kernels::error::{Error, Result, Status, refuse};
 pub use policy::Clocks;
 pub(super) use policy::MonitorPolicy;
 pub use state::{Datagrams, MonitorState, TestProcedure};
-use state::{Mind, locked};
+use state::{MonitorKind, locked};
 
 /// How a monitor runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -104,10 +104,10 @@ impl<T: Transport> Group<T> {
                 let started = open(&group.transport, message_limit(ranks)).and_then(|datagrams| {
                     let mut monitor = Monitor::new(me, ranks, options.clone(), datagrams.now());
                     monitor.mark_failed(failed);
-                    let mind = Mind::Background(Box::new(monitor));
-                    let state = Arc::new(MonitorState::new(ranks, mind, test));
+                    let kind = MonitorKind::Background(Box::new(monitor));
+                    let state = Arc::new(MonitorState::new(ranks, kind, test));
                     let answer = state.answer()?;
-                    if let Mind::Background(monitor) = &mut *locked(&state.mind) {
+                    if let MonitorKind::Background(monitor) = &mut *locked(&state.kind) {
                         monitor.set_answer(answer);
                     }
                     let server = serve(&state, datagrams)?;
@@ -118,8 +118,8 @@ impl<T: Transport> Group<T> {
             } else {
                 let mut foreground = Foreground::new(ranks, options.clone());
                 foreground.mark_failed(failed);
-                let mind = Mind::Foreground(Box::new(foreground));
-                (Arc::new(MonitorState::new(ranks, mind, test)), None)
+                let kind = MonitorKind::Foreground(Box::new(foreground));
+                (Arc::new(MonitorState::new(ranks, kind, test)), None)
             };
             let now = group.transport.now();
             let shared = Arc::clone(&state);

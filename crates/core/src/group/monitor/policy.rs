@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::state::{Mind, MonitorState, locked};
+use super::state::{MonitorKind, MonitorState, locked};
 use crate::engine::{Load, Placement, PlacementPolicy};
 use crate::members::{Members, Rank, RankSet};
 use crate::monitor::{GroupView, MonitorOptions, Report, TestTimer};
@@ -82,7 +82,7 @@ impl MonitorPolicy {
     }
 
     fn report(&mut self, now: Moment) -> Report {
-        if let Mind::Background(monitor) = &*locked(&self.state.mind) {
+        if let MonitorKind::Background(monitor) = &*locked(&self.state.kind) {
             self.test_timer.restart(now.at);
             return Report {
                 counters: monitor.counters().to_vec(),
@@ -116,13 +116,13 @@ impl MonitorPolicy {
 impl PlacementPolicy for MonitorPolicy {
     fn wants_change(&self, members: &Members, now: f64) -> bool {
         let is_untold = self.state.has_failed() && !self.group_view.is_untestable(self.me);
-        match &*locked(&self.state.mind) {
-            Mind::Foreground(_) => self.test_timer.has_report(now),
-            Mind::Background(_) if is_untold => true,
+        match &*locked(&self.state.kind) {
+            MonitorKind::Foreground(_) => self.test_timer.has_report(now),
+            MonitorKind::Background(_) if is_untold => true,
             _ if self.group_view.may_change() && self.test_timer.is_due(now) => true,
             // The observations of a rank that executes nothing do not count.
-            Mind::Background(_) if members.is_excluded(self.me) => false,
-            Mind::Background(monitor) => {
+            MonitorKind::Background(_) if members.is_excluded(self.me) => false,
+            MonitorKind::Background(monitor) => {
                 let agreed = self.group_view.counters();
                 let mut counters = monitor.counters().iter().zip(agreed);
                 let has_news = counters.any(|(seen, agreed)| seen > agreed);
@@ -149,13 +149,13 @@ impl PlacementPolicy for MonitorPolicy {
             .filter_map(|(rank, bytes)| Some((*rank, Report::decode(ranks, bytes)?)))
             .collect();
         self.group_view.merge_counters(&reports, group);
-        let reply_times = match &mut *locked(&self.state.mind) {
-            Mind::Background(monitor) => {
+        let reply_times = match &mut *locked(&self.state.kind) {
+            MonitorKind::Background(monitor) => {
                 monitor.mark_failed(&failed);
                 monitor.adopt_counters(self.group_view.counters());
                 self.group_view.reply_times(&reports)
             }
-            Mind::Foreground(foreground) => {
+            MonitorKind::Foreground(foreground) => {
                 self.test_timer
                     .all_reported(reports.iter().any(|(_, report)| report.is_due));
                 let figures = reports.iter();

@@ -22,7 +22,7 @@ pub trait Datagrams {
     fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>>;
 }
 
-pub(super) enum Mind {
+pub(super) enum MonitorKind {
     Background(Box<Monitor>),
     Foreground(Box<Foreground>),
 }
@@ -30,7 +30,7 @@ pub(super) enum Mind {
 /// One rank's monitor, as the thread that serves it and any observing thread share it.
 pub struct MonitorState {
     pub(super) ranks: usize,
-    pub(super) mind: Mutex<Mind>,
+    pub(super) kind: Mutex<MonitorKind>,
     /// The weights that all ranks agreed on; empty: all the same.
     pub(super) weights: Mutex<Vec<u8>>,
     stop: AtomicBool,
@@ -47,10 +47,14 @@ pub(super) fn locked<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
 }
 
 impl MonitorState {
-    pub(super) fn new(ranks: usize, mind: Mind, test: Option<TestProcedure>) -> MonitorState {
+    pub(super) fn new(
+        ranks: usize,
+        kind: MonitorKind,
+        test: Option<TestProcedure>,
+    ) -> MonitorState {
         MonitorState {
             ranks,
-            mind: Mutex::new(mind),
+            kind: Mutex::new(kind),
             weights: Mutex::default(),
             stop: AtomicBool::new(false),
             sent: AtomicU64::new(0),
@@ -71,9 +75,9 @@ impl MonitorState {
         if rank.index() >= self.ranks {
             return None;
         }
-        Some(match &*locked(&self.mind) {
-            Mind::Background(monitor) => monitor.view(rank),
-            Mind::Foreground(foreground) => foreground.view(rank),
+        Some(match &*locked(&self.kind) {
+            MonitorKind::Background(monitor) => monitor.view(rank),
+            MonitorKind::Foreground(foreground) => foreground.view(rank),
         })
     }
 
@@ -86,7 +90,7 @@ impl MonitorState {
 
     /// Whether it needs a thread that calls [`MonitorState::run`].
     pub fn is_background(&self) -> bool {
-        matches!(&*locked(&self.mind), Mind::Background(_))
+        matches!(&*locked(&self.kind), MonitorKind::Background(_))
     }
 
     /// The number of messages sent.
@@ -151,11 +155,11 @@ impl MonitorState {
     fn serve(&self, datagrams: &mut dyn Datagrams) -> Result<bool> {
         let mut actions = Vec::new();
         while let Some((from, message)) = datagrams.receive()? {
-            if let Mind::Background(monitor) = &mut *locked(&self.mind) {
+            if let MonitorKind::Background(monitor) = &mut *locked(&self.kind) {
                 actions.extend(monitor.receive(datagrams.now(), from, &message));
             }
         }
-        if let Mind::Background(monitor) = &mut *locked(&self.mind) {
+        if let MonitorKind::Background(monitor) = &mut *locked(&self.kind) {
             actions.extend(monitor.tick(datagrams.now()));
         }
         let idle = actions.is_empty();
@@ -168,7 +172,7 @@ impl MonitorState {
                 Action::RunTest { to, number } => {
                     self.answered.fetch_add(1, Ordering::Relaxed);
                     let answer = self.answer()?;
-                    if let Mind::Background(monitor) = &mut *locked(&self.mind) {
+                    if let MonitorKind::Background(monitor) = &mut *locked(&self.kind) {
                         actions.extend(monitor.test_done(datagrams.now(), to, number, answer));
                     }
                 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use super::policy::{Clocks, MonitorPolicy};
-use super::state::{Datagrams, Mind, MonitorState, locked};
+use super::state::{Datagrams, MonitorKind, MonitorState, locked};
 use crate::engine::{Load, Placement, PlacementPolicy};
 use crate::members::{Members, Rank, RankSet};
 use crate::monitor::{Action, Foreground, Monitor, MonitorOptions, Report};
@@ -59,8 +59,9 @@ fn a_rank_returns_at_the_same_commit_on_all_ranks_without_consensus() {
             .collect();
         let mut policies: Vec<(Rank, MonitorPolicy)> = Rank::all(RANKS)
             .map(|rank| {
-                let mind = Mind::Foreground(Box::new(Foreground::new(RANKS, options.clone())));
-                let state = Arc::new(MonitorState::new(RANKS, mind, None));
+                let kind =
+                    MonitorKind::Foreground(Box::new(Foreground::new(RANKS, options.clone())));
+                let state = Arc::new(MonitorState::new(RANKS, kind, None));
                 let clock = Box::new(clocks[rank.index()].clone());
                 (rank, MonitorPolicy::new(rank, state, &options, clock, 0.0))
             })
@@ -123,8 +124,8 @@ fn policy(me: u32, ranks: usize) -> MonitorPolicy {
     let options = MonitorOptions::default();
     let mut monitor = Monitor::new(Rank(me), ranks, options.clone(), 0.0);
     monitor.set_answer(ANSWER);
-    let mind = Mind::Background(Box::new(monitor));
-    let state = Arc::new(MonitorState::new(ranks, mind, Some(Arc::new(|| ANSWER))));
+    let kind = MonitorKind::Background(Box::new(monitor));
+    let state = Arc::new(MonitorState::new(ranks, kind, Some(Arc::new(|| ANSWER))));
     MonitorPolicy::new(Rank(me), state, &options, Box::new(StoppedClocks), 0.0)
 }
 
@@ -147,7 +148,7 @@ fn settle(policies: &mut [MonitorPolicy]) -> Vec<Placement> {
 fn suspect(policy: &MonitorPolicy, rank: usize) {
     let mut counters = vec![0; policy.state.ranks];
     counters[rank] = 1;
-    if let Mind::Background(monitor) = &mut *locked(&policy.state.mind) {
+    if let MonitorKind::Background(monitor) = &mut *locked(&policy.state.kind) {
         monitor.adopt_counters(&counters);
     }
 }
@@ -175,8 +176,8 @@ fn views_have_the_weights_of_the_placement() {
         weights: true,
         ..MonitorOptions::default()
     };
-    let mind = Mind::Foreground(Box::new(Foreground::new(3, options.clone())));
-    let state = Arc::new(MonitorState::new(3, mind, None));
+    let kind = MonitorKind::Foreground(Box::new(Foreground::new(3, options.clone())));
+    let state = Arc::new(MonitorState::new(3, kind, None));
     let clocks = Box::new(StoppedClocks);
     let mut policy = MonitorPolicy::new(Rank(0), Arc::clone(&state), &options, clocks, 0.0);
     let reports = [1.0, 1.0, 4.0].map(|measurement| {
@@ -196,8 +197,8 @@ fn views_have_the_weights_of_the_placement() {
 
 /// The receivers of the messages that a background monitor sends at this time.
 fn sent_to(policy: &MonitorPolicy, now: f64) -> Vec<Rank> {
-    match &mut *locked(&policy.state.mind) {
-        Mind::Background(monitor) => {
+    match &mut *locked(&policy.state.kind) {
+        MonitorKind::Background(monitor) => {
             let actions = monitor.tick(now).into_iter();
             let receivers = actions.filter_map(|action| match action {
                 Action::Send { to, .. } => Some(to),
@@ -205,7 +206,7 @@ fn sent_to(policy: &MonitorPolicy, now: f64) -> Vec<Rank> {
             });
             receivers.collect()
         }
-        Mind::Foreground(_) => Vec::new(),
+        MonitorKind::Foreground(_) => Vec::new(),
     }
 }
 
@@ -272,7 +273,7 @@ fn ranks_that_execute_although_all_are_excluded_want_a_change() {
     let excluded = settle(&mut policies).remove(0).excluded;
     assert_eq!(excluded.len(), 3);
     assert!(!wants_change(&policies, 0, &excluded));
-    if let Mind::Background(monitor) = &mut *locked(&policies[0].state.mind) {
+    if let MonitorKind::Background(monitor) = &mut *locked(&policies[0].state.kind) {
         monitor.adopt_counters(&[2, 1, 1]);
     }
     assert!(wants_change(&policies, 0, &excluded));

@@ -99,7 +99,8 @@ impl Monitor {
     /// All ranks are recommended, and tests begin with the first [`Monitor::tick`]. The options
     /// must have passed [`MonitorOptions::check`].
     ///
-    /// # Panics If `me` is not below `ranks`.
+    /// # Panics
+    /// If `me` is not below `ranks`.
     pub fn new(me: Rank, ranks: usize, options: MonitorOptions, now: f64) -> Monitor {
         assert!(me.index() < ranks, "there is no rank {me} among {ranks}");
         let syndrome = Syndrome::new(ranks);
@@ -268,20 +269,12 @@ impl Monitor {
 
     /// Returns the state of a rank.
     ///
-    /// # Panics If the rank does not exist.
+    /// # Panics
+    /// If the rank does not exist.
     pub fn view(&self, rank: Rank) -> MonitorView {
         let tested = self.tester.tested(rank).cloned().unwrap_or_default();
-        MonitorView {
-            counter: self.syndrome.counter(rank),
-            recommended: self.group.contains(rank),
-            last_reply: tested.last_reply,
-            mean: tested.replies.mean,
-            variance: tested.replies.variance,
-            timeout: tested.replies.timeout,
-            threshold: tested.replies.limit(&self.options),
-            phi: tested.phi,
-            good_in_row: tested.passes,
-        }
+        let (counter, recommended) = (self.syndrome.counter(rank), self.group.contains(rank));
+        tested.view(counter, recommended, &self.options)
     }
 
     fn is_member(&self) -> bool {

@@ -172,16 +172,9 @@ fn joined_run(group: &[Run]) -> Result<Run> {
     if let [only] = group {
         return Ok(only.clone());
     }
-    let bytes = group.iter().map(|run| run.data.len()).sum();
-    let mut data = Buffer::unset(bytes)?;
-    let mut rest = &mut data[..];
-    for run in group {
-        let (target, later) = rest.split_at_mut(run.data.len());
-        target.copy_from_slice(&run.data);
-        rest = later;
-    }
+    let records: Vec<&[u8]> = group.iter().map(|run| &run.data[..]).collect();
     Ok(Run {
-        data: data.into(),
+        data: Buffer::concatenated(&records)?.into(),
         ..group[0].clone()
     })
 }

@@ -31,17 +31,16 @@ pub fn grouping(members: &Members, shape: ParityShape) -> Grouping {
     for rank in &ranks {
         *on_host.entry(members.host(*rank)).or_default() += 1;
     }
-    let knows_hosts = on_host.len() > 1 && !members.is_one_host();
-    let most = on_host.values().copied().max().filter(|_| knows_hosts);
-    let most = most.unwrap_or(1);
+    let most = on_host.values().copied().max();
+    let most = most.filter(|_| on_host.len() > 1).unwrap_or(1);
     let is_large_enough = |groups: &usize| ranks.len() / groups > shape.shares;
     let by_size = ranks.len().div_ceil(shape.group).max(1);
     let by_host = Some(by_size.max(most))
         .filter(|groups| is_large_enough(groups) && !mutant(Mutant::GroupsIgnoreHosts));
     let groups = by_host.or_else(|| (1..=by_size).rev().find(is_large_enough));
     let groups = groups.unwrap_or(1);
-    if knows_hosts && !mutant(Mutant::GroupsIgnoreHosts) {
-        ranks.sort_by_key(|rank| (members.host(*rank), *rank));
+    if !mutant(Mutant::GroupsIgnoreHosts) {
+        ranks.sort_unstable_by_key(|rank| (members.host(*rank), *rank));
     }
     let mut divided = vec![Vec::new(); groups];
     for (place, rank) in ranks.into_iter().enumerate() {

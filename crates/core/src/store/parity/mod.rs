@@ -169,15 +169,9 @@ pub fn part_of(blocks: &Contents<Block>, range: std::ops::Range<usize>) -> Resul
     if let [only] = &parts[..] {
         return Ok(only.clone());
     }
+    let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
     // Other ranks wait for these bytes, so the memory limit does not apply to them.
-    let mut joined = memory::for_messages(|| Buffer::unset(range.len()))?;
-    let mut rest = &mut joined[..];
-    for part in parts {
-        let (place, later) = rest.split_at_mut(part.len());
-        place.copy_from_slice(&part);
-        rest = later;
-    }
-    Ok(joined.into())
+    Ok(memory::for_messages(|| Buffer::concatenated(&parts))?.into())
 }
 
 /// Divides the bytes of a rank's data into its blocks. Each run is aligned for any record.

@@ -104,9 +104,9 @@ impl<M: MpiApi> CountExchange<'_, M> {
         }
         let mut theirs = PeerCounts::default();
         for (peer, receive, send, buffer) in requests {
-            let received = wait(self.mpi, receive, self.watch)? != Look::Failed;
-            let alive = wait(self.mpi, send, self.watch)? != Look::Failed && received;
-            let count = self.mpi.lift(buffer, COUNT_BYTES);
+            let received = wait(self.mpi, receive, self.watch, None)? != Look::Failed;
+            let alive = wait(self.mpi, send, self.watch, None)? != Look::Failed && received;
+            let count = self.mpi.take_buffer(buffer, COUNT_BYTES);
             let count = count[..].try_into().map_or(0, u64::from_ne_bytes);
             if alive {
                 theirs.counts.insert(peer, count);
@@ -179,7 +179,7 @@ impl<M: MpiApi> CountExchange<'_, M> {
             self.mpi.release(buffer);
             return Ok(None);
         };
-        Ok(Some(self.mpi.lift(buffer, length)))
+        Ok(Some(self.mpi.take_buffer(buffer, length)))
     }
 
     /// Waits for the end of a request and returns its bytes. None: it was given up, because this rank sees a failure,
@@ -190,25 +190,11 @@ impl<M: MpiApi> CountExchange<'_, M> {
         role: Role,
         known: usize,
     ) -> Result<Option<usize>> {
-        self.watch.begin(self.mpi.now());
-        let end = loop {
-            match self.mpi.test(request)? {
-                Look::Complete(bytes) => break Some(bytes),
-                Look::Failed => break None,
-                Look::Pending => {}
-            }
-            let now = self.mpi.now();
-            if self.watch.is_due(now) {
-                if self.mpi.failures(None)? > known {
-                    self.give_up(request, role)?;
-                    break None;
-                }
-                self.watch.look(self.mpi, now)?;
-            }
-            self.mpi.rest()?;
-        };
-        self.watch.end(self.mpi);
-        Ok(end)
+        match wait(self.mpi, request, self.watch, Some(known))? {
+            Look::Complete(bytes) => Ok(Some(bytes)),
+            Look::Failed => Ok(None),
+            Look::Pending => self.give_up(request, role).map(|()| None),
+        }
     }
 
     /// Ends a request that may never end by itself.

@@ -121,7 +121,7 @@ impl Pending {
         epoch: u32,
         capacity: usize,
     ) -> Result<Ticket> {
-        let buffer = mpi.land(capacity)?;
+        let buffer = mpi.add_buffer(capacity)?;
         let chunks = self.chunks(capacity);
         let ticket = Ticket(self.incoming.add(Incoming {
             buffer,
@@ -210,7 +210,7 @@ impl Pending {
         let Some(incoming) = incoming.filter(Incoming::is_complete) else {
             panic!("{ticket:?} is unknown or not complete");
         };
-        mpi.lift(incoming.buffer, incoming.received)
+        mpi.take_buffer(incoming.buffer, incoming.received)
     }
 
     /// The number of messages that this rank has sent to each peer since the last recovery, if it has sent any.
@@ -298,7 +298,7 @@ impl Pending {
         const POLLS: usize = 10_000;
         for open in std::mem::take(&mut self.open) {
             let end = if live.contains(open.peer) {
-                wait(mpi, open.request, watch)?
+                wait(mpi, open.request, watch, None)?
             } else {
                 end_within(mpi, open.request, POLLS)?
             };
@@ -323,9 +323,9 @@ impl Pending {
 /// other ranks.
 pub fn control_buffer(mpi: &mut impl MpiApi, bytes: usize) -> Result<RecvBuffer> {
     if mutant(Mutant::DiscardsAreLimited) {
-        return mpi.land(bytes);
+        return mpi.add_buffer(bytes);
     }
-    memory::for_messages(|| mpi.land(bytes))
+    memory::for_messages(|| mpi.add_buffer(bytes))
 }
 
 /// Adds a message that has arrived to its receive.
@@ -338,22 +338,32 @@ fn count_arrival(incoming: &mut Numbered<Incoming>, purpose: Purpose, bytes: usi
     }
 }
 
-/// Polls a request to its end. `Look::Failed` if the peer has failed.
-pub fn wait(mpi: &mut impl MpiApi, request: Request, watch: &mut Watch) -> Result<Look> {
+/// Polls a request to its end. `Look::Failed` if the peer has failed; `Look::Pending` if this rank sees more than the `known`
+/// failures before the end. None: failures of other ranks do not matter.
+pub fn wait(
+    mpi: &mut impl MpiApi,
+    request: Request,
+    watch: &mut Watch,
+    known: Option<usize>,
+) -> Result<Look> {
     watch.begin(mpi.now());
-    loop {
+    let end = loop {
         match mpi.test(request)? {
             Look::Pending => mpi.rest()?,
-            end => {
-                watch.end(mpi);
-                return Ok(end);
-            }
+            end => break end,
         }
         let now = mpi.now();
         if watch.is_due(now) {
+            if let Some(known) = known
+                && mpi.failures(None)? > known
+            {
+                break Look::Pending;
+            }
             watch.look(mpi, now)?;
         }
-    }
+    };
+    watch.end(mpi);
+    Ok(end)
 }
 
 /// Polls a request at most so many times. `Look::Pending` if it has not ended then.

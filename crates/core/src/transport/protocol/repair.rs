@@ -14,12 +14,12 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// fail there, while the others decide again and enter another one: then the failed rank's contribution to
 /// one can be counted in the other, and neither bit is left.
 const ON_A_FLAG: u32 = 1 << (MARKED_BITS - 1);
-const ON_THE_DEAD: u32 = 1 << (MARKED_BITS - 2);
+const ON_FAILURES: u32 = 1 << (MARKED_BITS - 2);
 
 impl<F: MpiApi> Protocol<F> {
     /// Agrees; a failure that is not acknowledged yet is reported to all alike.
     pub(super) fn agree_alone(&mut self, flag: u32) -> Result<Agreed> {
-        let own = flag & !ON_THE_DEAD | ON_A_FLAG;
+        let own = flag & !ON_FAILURES | ON_A_FLAG;
         let (outcome, agreed) = self.agree_watched(own)?;
         let mixed = agreed & ON_A_FLAG == 0 && !mutant(Mutant::AgreementsNotDistinguished);
         Ok(Agreed {
@@ -80,7 +80,7 @@ impl<F: MpiApi> Protocol<F> {
     fn is_agreed_on(&mut self, seen: &RankSet) -> Result<bool> {
         let mut comparison = Comparison::of_set(seen, self.mpi.ranks());
         loop {
-            let own = ON_THE_DEAD | comparison.word();
+            let own = ON_FAILURES | comparison.word();
             let (outcome, agreed) = self.agree_watched(own)?;
             if outcome == Outcome::Failed {
                 return Ok(false);
@@ -88,7 +88,7 @@ impl<F: MpiApi> Protocol<F> {
             if mutant(Mutant::FailureSetsNotCompared) {
                 return Ok(true);
             }
-            if agreed & ON_THE_DEAD == 0 {
+            if agreed & ON_FAILURES == 0 {
                 return Ok(false);
             }
             if let Some(same) = comparison.learn(agreed) {
@@ -116,7 +116,7 @@ impl<F: MpiApi> Protocol<F> {
     /// Returns the number of messages that each live peer has sent to this rank in this epoch. None, the same on all
     /// survivors: another rank failed, and numbers that went through it are missing.
     fn exchange_counts(&mut self, live: &RankSet) -> Result<Option<PeerCounts>> {
-        const ALL_ARRIVED: u32 = ON_THE_DEAD - 1;
+        const ALL_ARRIVED: u32 = ON_FAILURES - 1;
         // Messages of an exchange that was given up may arrive during the next one.
         self.count_exchanges = self.count_exchanges.wrapping_add(1);
         let exchange = CountExchange {

@@ -94,7 +94,7 @@ fn exchange(engine: &mut Engine<'_>, other: Rank) -> Result<bool> {
 /// Returns the neighbours for which all tests were late, compared with the times of the faster neighbours.
 fn slow(times: &Times, mut timeout: TestTimeout) -> Vec<Rank> {
     let mut neighbours: Vec<(&Rank, &Vec<u64>)> = times.iter().collect();
-    neighbours.sort_by_key(|(rank, times)| (times.iter().min().copied(), **rank));
+    neighbours.sort_unstable_by_key(|(rank, times)| (times.iter().min().copied(), **rank));
     let mut slow = Vec::new();
     for (rank, times) in neighbours {
         let mut link = timeout.clone();

@@ -1,6 +1,7 @@
 //! Compares kernels for lists of keys, and for texts, with the stable sort of the standard library.
 
 use super::*;
+use crate::record::tests::{list, part};
 
 /// The kinds that a list may have.
 fn part_kinds() -> Vec<KeyKind> {
@@ -8,28 +9,10 @@ fn part_kinds() -> Vec<KeyKind> {
     KeyKind::ALL.into_iter().filter(is_part).collect()
 }
 
-fn part(offset: usize, bytes: usize, kind: KeyKind) -> PartFields {
-    PartFields {
-        offset,
-        bytes,
-        key: kind as i32,
-        descending: false,
-    }
-}
-
 fn descending(offset: usize, bytes: usize, kind: KeyKind) -> PartFields {
     PartFields {
         descending: true,
         ..part(offset, bytes, kind)
-    }
-}
-
-fn list(record_bytes: usize, parts: &[PartFields]) -> Fields {
-    Fields {
-        record_bytes,
-        key: KeyKind::List as i32,
-        parts: parts.to_vec(),
-        ..Fields::default()
     }
 }
 

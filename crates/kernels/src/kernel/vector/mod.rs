@@ -61,6 +61,29 @@ impl Level {
     }
 }
 
+/// Calls an entry point with the instructions of a level, which the processor must have.
+macro_rules! at_level {
+    ($level:ident, $function:ident($($argument:ident),*)) => {
+        match $level {
+            #[cfg(target_arch = "x86_64")]
+            Some(Level::Avx512) => {
+                // SAFETY: the processor has these instructions, and the caller has checked the arguments.
+                unsafe { avx512::$function($($argument),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Some(Level::Avx2) => {
+                // SAFETY: as above.
+                unsafe { avx2::$function($($argument),*) }
+            }
+            _ => {
+                // Other processors do not use the arguments.
+                let _ = ($(&$argument,)*);
+                unreachable!("no vector instructions")
+            }
+        }
+    };
+}
+
 /// Returns whether this processor can sort and merge such words. The other functions of this module need that.
 pub fn is_available<W: Word>() -> bool {
     level().is_some_and(Level::supports::<W>)
@@ -75,15 +98,7 @@ pub fn sort<W: Word>(words: &mut [W], sign: Sign) {
 /// Sorts words with the instructions of `level`, which the processor must have. No part is divided more than
 /// `depth_limit` times.
 fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, depth_limit: u32) {
-    match level {
-        // SAFETY: the processor has these instructions.
-        #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::sort(words, sign, depth_limit) },
-        // SAFETY: the processor has these instructions.
-        #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::sort(words, sign, depth_limit) },
-        _ => unreachable!("no vector instructions, {sign:?}, depth limit {depth_limit}"),
-    }
+    at_level!(level, sort(words, sign, depth_limit))
 }
 
 /// The number of words up to which one thread sorts alone.
@@ -128,15 +143,7 @@ pub fn divide<W: Word>(words: &mut [W], sign: Sign) -> [usize; 2] {
 
 /// Divides words with the instructions of `level`, which the processor must have.
 fn divide_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign) -> [usize; 2] {
-    match level {
-        // SAFETY: the processor has these instructions.
-        #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::divide(words, sign) },
-        // SAFETY: the processor has these instructions.
-        #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::divide(words, sign) },
-        _ => unreachable!("no vector instructions, {sign:?}, {} words", words.len()),
-    }
+    at_level!(level, divide(words, sign))
 }
 
 /// Copies words, given by their bytes, to `out` and divides them on the way. Returns an index: all words of the copy
@@ -163,15 +170,7 @@ fn copy_divided_at<W: Word>(
 ) -> usize {
     assert_eq!(words.len(), size_of_val(out));
     assert!(out.len() >= lanes::MOST_LANES && out.as_ptr().align_offset(ALIGNMENT) == 0);
-    match level {
-        // SAFETY: the processor has these instructions, and the lengths and the alignment have been checked.
-        #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::copy_divided(words, out, sign, visit) },
-        // SAFETY: the processor has these instructions.
-        #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::copy_divided(words, out, sign, visit) },
-        _ => unreachable!("no vector instructions, {sign:?}, {} words", out.len()),
-    }
+    at_level!(level, copy_divided(words, out, sign, visit))
 }
 
 /// Merges two sorted runs into `out`.
@@ -198,13 +197,5 @@ fn merge_two_at<W: Word>(
     destination: Destination,
 ) {
     assert_eq!(one.len() + other.len(), out.len());
-    match level {
-        // SAFETY: the processor has these instructions, and `out` is as long as both runs.
-        #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::merge_two(one, other, out, sign, destination) },
-        // SAFETY: the processor has these instructions.
-        #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::merge_two(one, other, out, sign, destination) },
-        _ => unreachable!("no vector instructions, {sign:?}, {destination:?}"),
-    }
+    at_level!(level, merge_two(one, other, out, sign, destination))
 }

@@ -13,21 +13,18 @@ struct Cached {
 }
 
 impl Files for Cached {
-    fn another(&self) -> Box<dyn Files> {
-        self.files.another()
-    }
-
-    fn place(&self) -> String {
-        self.files.place()
+    delegate_to_files! {
+        fn another(&self) -> Box<dyn Files>;
+        fn place(&self) -> String;
+        fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()>;
+        fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+        fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)>;
+        fn list(&self) -> io::Result<Vec<String>>;
     }
 
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         self.files.write(name, &[])?;
         self.write_at(name, 0, &parts.concat())
-    }
-
-    fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()> {
-        self.files.read_at(name, at, into)
     }
 
     fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
@@ -54,21 +51,9 @@ impl Files for Cached {
         Ok(())
     }
 
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        self.files.rename(from, to)
-    }
-
-    fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
-        self.files.read(name)
-    }
-
     fn remove(&mut self, name: &str) -> io::Result<()> {
         self.kept.retain(|(file, _, _)| file != name);
         self.files.remove(name)
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.files.list()
     }
 }
 

@@ -86,16 +86,14 @@ impl Read for Claimed<'_> {
 }
 
 impl Files for Watched {
-    fn another(&self) -> Box<dyn Files> {
-        self.files.another()
-    }
-
-    fn place(&self) -> String {
-        self.files.place()
-    }
-
-    fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
-        self.files.write(name, parts)
+    delegate_to_files! {
+        fn another(&self) -> Box<dyn Files>;
+        fn place(&self) -> String;
+        fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()>;
+        fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()>;
+        fn sync(&mut self, name: &str) -> io::Result<()>;
+        fn sync_names(&mut self) -> io::Result<()>;
+        fn list(&self) -> io::Result<Vec<String>>;
     }
 
     fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()> {
@@ -116,18 +114,6 @@ impl Files for Watched {
             return Err(ErrorKind::Other.into());
         }
         self.files.read_at(name, at, into)
-    }
-
-    fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.files.write_at(name, at, bytes)
-    }
-
-    fn sync(&mut self, name: &str) -> io::Result<()> {
-        self.files.sync(name)
-    }
-
-    fn sync_names(&mut self) -> io::Result<()> {
-        self.files.sync_names()
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
@@ -152,10 +138,6 @@ impl Files for Watched {
     fn remove(&mut self, name: &str) -> io::Result<()> {
         self.watch.end_claim(name);
         self.files.remove(name)
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.files.list()
     }
 }
 

@@ -1,6 +1,23 @@
 //! External sorts on simulated ranks: failures of ranks and of the whole job at any step, resumed jobs, damaged and refused
 //! files, and the mutants of their code.
 
+/// Implements functions of [`Files`](ftsort_core::store::directory::Files) by those of the member `files`.
+macro_rules! delegate_to_files {
+    () => {};
+    (fn $name:ident(&mut $self:ident $(, $argument:ident: $kind:ty)*) -> $result:ty; $($rest:tt)*) => {
+        fn $name(&mut $self $(, $argument: $kind)*) -> $result {
+            $self.files.$name($($argument),*)
+        }
+        delegate_to_files! { $($rest)* }
+    };
+    (fn $name:ident(&$self:ident $(, $argument:ident: $kind:ty)*) -> $result:ty; $($rest:tt)*) => {
+        fn $name(&$self $(, $argument: $kind)*) -> $result {
+            $self.files.$name($($argument),*)
+        }
+        delegate_to_files! { $($rest)* }
+    };
+}
+
 mod hosts;
 mod indexes;
 mod parts;

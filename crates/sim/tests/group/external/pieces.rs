@@ -190,12 +190,13 @@ impl Defective {
 }
 
 impl Files for Defective {
-    fn another(&self) -> Box<dyn Files> {
-        self.files.another()
-    }
-
-    fn place(&self) -> String {
-        self.files.place()
+    delegate_to_files! {
+        fn another(&self) -> Box<dyn Files>;
+        fn place(&self) -> String;
+        fn sync(&mut self, name: &str) -> io::Result<()>;
+        fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+        fn remove(&mut self, name: &str) -> io::Result<()>;
+        fn list(&self) -> io::Result<Vec<String>>;
     }
 
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
@@ -229,19 +230,11 @@ impl Files for Defective {
         self.files.write_at(name, at, &bytes)
     }
 
-    fn sync(&mut self, name: &str) -> io::Result<()> {
-        self.files.sync(name)
-    }
-
     fn sync_names(&mut self) -> io::Result<()> {
         if self.defect == Defect::Names && self.files.read("sorted.00001").is_ok() {
             return Err(ErrorKind::Other.into());
         }
         self.files.sync_names()
-    }
-
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        self.files.rename(from, to)
     }
 
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
@@ -252,14 +245,6 @@ impl Files for Defective {
             return Err(ErrorKind::NotFound.into());
         }
         self.files.read(name)
-    }
-
-    fn remove(&mut self, name: &str) -> io::Result<()> {
-        self.files.remove(name)
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.files.list()
     }
 
     fn see_changes(&mut self) -> io::Result<()> {

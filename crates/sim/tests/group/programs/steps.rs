@@ -1,13 +1,14 @@
 //! The calls of a random program without a result of a sort: user-defined algorithms, trees, states of the caller's own loop,
 //! verification and gathering.
 
+use super::super::collectives::sorted_merge;
 use super::super::redundancy::whole;
 use super::super::stored_rounds::{Sums, expected_from, initial};
 use super::super::{SimGroup, named::World};
 use super::draw::Inputs;
 use super::is_loss;
 use super::player::{KeptStates, Player};
-use ftsort_core::group::{MergeOperation, RoundsInput, SortInput, Sorted, TreeMerge, TreeOptions};
+use ftsort_core::group::{RoundsInput, SortInput, Sorted, TreeOptions};
 use ftsort_core::members::Rank;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::error::Result;
@@ -97,14 +98,8 @@ impl Player<'_, '_, '_> {
     /// Merges the sorted keys of all ranks along a tree.
     pub(super) fn merge(&mut self, mut keys: Vec<i32>, expected: &[i32]) -> Result<()> {
         keys.sort_unstable();
-        let merged = self.group.tree_merge(TreeMerge {
-            options: TreeOptions::default(),
-            operation: MergeOperation::Sorted {
-                layout: SortInput::of_keys::<i32>(&[]).layout,
-                ordered: false,
-            },
-            contribution: bytemuck::cast_slice(&keys),
-        })?;
+        let merge = sorted_merge::<i32>(bytemuck::cast_slice(&keys));
+        let merged = self.group.tree_merge(merge)?;
         let sink = self.group.last_tree().map(|tree| tree.sink_rank);
         self.expect(merged.is_some() == (sink == Some(self.rank)), || {
             format!("rank {sink:?} should have the result")
