@@ -147,6 +147,14 @@ def test_mpirun_without_ulfm():
     assert done.stdout.count("refused -20") == 2 and done.stdout.count("total=2") == 2, done.stdout + done.stderr
 
 
+def test_a_signal_does_not_keep_a_rank_from_leaving():
+    """The exception of a signal handler may come while a rank flushes its output, when the others wait for it."""
+    code = ("import ftsort, sys\nclass Interrupted:\n    def flush(self):\n        raise KeyboardInterrupt\n"
+            "group = ftsort.Group(timeout=20)\nif group.rank == 1:\n    sys.stdout = Interrupted()\ngroup.leave(0)")
+    text, status = jobs.run(2, "-c", code, limit=15)
+    assert (text, status) == ("", 0)
+
+
 @pytest.mark.parametrize("end", ["", "group.leave()", "group.close()", "result.close()"])
 def test_files_of_the_store_are_removed(tmp_path, end):
     code = (f"import ftsort, os; group = ftsort.Group(store='directory', store_directory={str(tmp_path)!r})\n"

@@ -176,6 +176,37 @@ def compared():
     return group
 
 
+def raised():
+    """An exception of a comparison in a recovery closes the result on all ranks: a block made with it may be wrong."""
+    raises = []
+
+    def compare(a, b):
+        if raises:
+            raises.pop()
+            raise ValueError("no order")
+        return float(a["half"]) - float(b["half"])
+
+    group = ftsort.Group(timeout=20)
+    result = group.sort(part(RANK)[:300], compare=compare)
+    if RANK == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while group.failed != [1]:
+        group.agree()
+    read = getattr(result, sys.argv[3])
+    raises += [True] if group.executor(1) == RANK else []
+    try:
+        read()
+    except ftsort.CallbackError as error:
+        assert isinstance(error.__cause__, ValueError) == (group.executor(1) == RANK), error.__cause__
+    else:
+        raise AssertionError("no CallbackError")
+    try:
+        read()
+    except ftsort.StateError:
+        return group
+    raise AssertionError("the result is not closed")
+
+
 def uncounted():
     """Rank 1 fails between a successful call and the agreement about its comparator. Later calls count that failure."""
     group = ftsort.Group(timeout=20)
