@@ -130,7 +130,10 @@ pub(super) fn has_arrived(
     };
     if input.len() <= chunk_bytes(trial.ranks) / ENCLOSED_PART {
         let message = enclosed_in_header(trial, owner, input);
-        return !records.is_empty() && was_received((trial, run), (job, owner, holder), &message);
+        // A message that is discarded has room for any other.
+        let is_header = |room| room < chunk_bytes(trial.ranks);
+        let mut rooms = rooms_of(run, (job, owner, holder), &message);
+        return !records.is_empty() && rooms.any(is_header);
     }
     let mut chunks = BTreeMap::new();
     for chunk in input.chunks(chunk_bytes(trial.ranks)) {
@@ -185,22 +188,25 @@ fn was_gathered(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: 
     };
     let trailer = [trial.fingerprint(job), 1].map(u64::to_le_bytes);
     message.extend(trailer.as_flattened());
-    trial.may_gather() && was_received((trial, run), (job, owner, holder), &message)
+    trial.may_gather()
+        && rooms_of(run, (job, owner, holder), &message)
+            .next()
+            .is_some()
 }
 
-/// Whether a rank has received this message, as all of a receive or as a part of it. A message that it discards has room for
-/// any other.
-fn was_received(
-    (trial, run): (&Trial, &TrialRun),
+/// Returns the room of each receive in which a rank has received this message, as all of it or as a part.
+fn rooms_of(
+    run: &TrialRun,
     (job, from, to): (usize, Rank, Rank),
     message: &[u8],
-) -> bool {
+) -> impl Iterator<Item = usize> {
     let checksum = Checksum::of(message);
-    let is_kept = |room: usize| room == message.len() || room < chunk_bytes(trial.ranks);
-    run.received.keys().any(|received| {
+    let received = run.received.keys();
+    let received = received.filter(move |received| {
         let ends = (received.job, received.from, received.to);
-        ends == (job, from, to) && received.checksum == checksum && is_kept(received.room)
-    })
+        ends == (job, from, to) && received.checksum == checksum
+    });
+    received.map(|received| received.room)
 }
 
 /// The bytes of a rank's sorted input.
