@@ -501,13 +501,13 @@ fn recovered<'i>(
     Ok((blocks, decision))
 }
 
-/// `Status::DataLost` if a rank has failed since a result without redundancy was made.
+/// `Status::DataLost` if a rank with blocks has failed since a result without redundancy was made.
 fn none_failed(context: &mut JobContext<'_, '_>) -> Result<()> {
-    let before = context.engine.members().faulty().clone();
+    let executing = context.engine.members().membership().executing().clone();
     context.find_failures()?;
     let members = context.engine.members();
     let failed = members.faulty().iter();
-    let failed = failed.filter(|rank| !before.contains(*rank));
+    let failed = failed.filter(|rank| executing.contains(*rank));
     *context.lost = RankSet::of(members.ranks(), failed);
     if context.lost.is_empty() {
         return Ok(());
