@@ -78,3 +78,61 @@ fn a_sort_into_other_files_is_not_resumed() {
     let outcomes = job(&world, 2, (1, &[]), false);
     assert_eq!(survivors_of(&world, outcomes, false), Ok(2));
 }
+
+/// A source in a file beside the output with this name.
+struct Beside(MemorySource, &'static str);
+
+impl Source for Beside {
+    fn bytes(&self) -> Result<u64> {
+        self.0.bytes()
+    }
+
+    fn identity(&self) -> Result<u64> {
+        self.0.identity()
+    }
+
+    fn read_at(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        self.0.read_at(at, into)
+    }
+
+    fn beside_output(&self, is_name: &dyn Fn(&str) -> bool) -> Option<String> {
+        is_name(self.1).then(|| self.1.into())
+    }
+}
+
+#[test]
+fn a_source_that_is_a_file_of_the_output_is_refused() {
+    for (parts, status) in [(3, Status::Argument), (1, Status::Ok)] {
+        let world = World::new(20).in_files(parts);
+        let outcomes = try_job(&world, RANKS, (1, &[]), |group, rank, handle, world| {
+            let mut sort = sort_of(world, rank, handle, false);
+            let source = MemorySource(Rc::clone(&world.source));
+            sort.files.places.source = Box::new(Beside(source, "sorted.00001"));
+            group.external_sort(sort)
+        });
+        let found = statuses(&outcomes.unwrap());
+        assert_eq!(found, [Some(status); RANKS], "{parts} files");
+    }
+}
+
+/// The program may write before the first record of a file also if the file has no records.
+#[test]
+fn a_finished_sort_is_not_repeated_for_bytes_in_an_empty_file() {
+    let world = World::new(1).in_files(3);
+    let outcomes = job(&world, RANKS, (1, &[]), true);
+    assert_eq!(survivors_of(&world, outcomes, true), Ok(RANKS));
+    let write = |files: &SharedFiles| {
+        let mut files = files.borrow_mut();
+        let content = files.content_mut("sorted.00000").expect("a file");
+        assert!(content.is_empty());
+        content.extend(*b"title");
+    };
+    write(&world.output);
+    let outcomes = job(&world, RANKS, (1, &[]), true).unwrap();
+    for outcome in &outcomes {
+        let stats = outcome.as_ref().unwrap().as_ref().unwrap();
+        assert_eq!((stats.batches, stats.bytes_read), (0, 0));
+    }
+    let output = world.output.borrow();
+    assert_eq!(output.content("sorted.00000"), Some(&b"title"[..]));
+}

@@ -1,18 +1,31 @@
 //! Files that change during a sort or differ between ranks: the manifest of another job, another source, and options that
 //! are not the same on all ranks.
 
+use std::io::{self, Read};
+
 use super::*;
 use crate::with_mutant;
+use ftsort_core::store::directory::Files;
 
 /// The source of a [`World`], of which a read does something else besides.
 struct Interrupted {
     source: MemorySource,
     reads: Cell<u32>,
-    /// The number of the read.
+    /// The number of the read; 0: not a read, but the question for the identity after the reads.
     at: u32,
     act: Rc<dyn Fn()>,
-    /// The same read fails.
+    /// The read, or the question, fails.
     fails: bool,
+}
+
+impl Interrupted {
+    fn interrupt(&self) -> Result<()> {
+        (self.act)();
+        if self.fails {
+            return Err(Error::new(Status::Callback, "the source cannot be read"));
+        }
+        Ok(())
+    }
 }
 
 impl Source for Interrupted {
@@ -21,16 +34,16 @@ impl Source for Interrupted {
     }
 
     fn identity(&self) -> Result<u64> {
+        if self.at == 0 && self.reads.get() > 0 {
+            self.interrupt()?;
+        }
         self.source.identity()
     }
 
     fn read_at(&self, at: u64, into: &mut [u8]) -> Result<()> {
         self.reads.set(self.reads.get() + 1);
         if self.reads.get() == self.at {
-            (self.act)();
-            if self.fails {
-                return Err(Error::new(Status::Callback, "the source cannot be read"));
-            }
+            self.interrupt()?;
         }
         self.source.read_at(at, into)
     }
@@ -47,8 +60,20 @@ fn replace_manifest(world: &World) {
     *content = manifest.encode();
 }
 
+/// The source of this rank, of which a read does something else besides.
+fn interrupted(world: &World, (at, fails): (u32, bool), act: fn(&World)) -> Box<dyn Source> {
+    let replaced = world.clone();
+    Box::new(Interrupted {
+        source: MemorySource(Rc::clone(&world.source)),
+        reads: Cell::new(0),
+        at,
+        act: Rc::new(move || act(&replaced)),
+        fails,
+    })
+}
+
 /// Sorts while another job changes the files by `act`, at a read of rank 1, which may fail.
-fn sorted_beside_another_job(
+pub fn sorted_beside_another_job(
     world: &World,
     (resume, at, fails): (bool, u32, bool),
     act: fn(&World),
@@ -56,14 +81,7 @@ fn sorted_beside_another_job(
     let outcomes = try_job(world, RANKS, (1, &[]), move |group, rank, handle, world| {
         let mut sort = sort_of(world, rank, handle, resume);
         if rank == Rank(1) {
-            let replaced = world.clone();
-            sort.files.places.source = Box::new(Interrupted {
-                source: MemorySource(Rc::clone(&world.source)),
-                reads: Cell::new(0),
-                at,
-                act: Rc::new(move || act(&replaced)),
-                fails,
-            });
+            sort.files.places.source = interrupted(world, (at, fails), act);
         }
         let sorted = group.external_sort(sort);
         assert_eq!(group.sort_keys(&[2, 1])?.total(), 2 * RANKS as u64);
@@ -101,7 +119,7 @@ fn another_job_is_noticed(resume: bool, at: u32) -> bool {
 #[test]
 fn the_output_of_another_job_is_not_written() {
     for resume in [false, true] {
-        for at in 1..4 {
+        for at in 0..4 {
             assert!(another_job_is_noticed(resume, at), "read {at}");
         }
     }
@@ -126,6 +144,124 @@ fn an_error_leaves_the_files_of_another_job() {
         assert_eq!(statuses(&outcomes), [Some(Status::Callback); RANKS]);
         assert_eq!(world.output.borrow().names(), left);
         assert!(have_runs(&world));
+    }
+}
+
+#[test]
+fn an_error_leaves_the_runs_of_a_sort_that_may_be_resumed() {
+    let world = World::new(143);
+    let outcomes = sorted_beside_another_job(&world, (true, 3, true), |_| {});
+    assert_eq!(statuses(&outcomes), [Some(Status::Callback); RANKS]);
+    assert!(have_runs(&world));
+    let resumed = job(&world, RANKS, (1, &[]), true).expect("no hang");
+    let stats = resumed.iter().flatten().flatten();
+    assert!(stats.map(|stats| stats.resumed_runs).sum::<u64>() > 0);
+    assert_eq!(survivors_of(&world, Ok(resumed), true), Ok(RANKS));
+}
+
+/// The writer of the manifest may find another job, and fail before the others know.
+#[test]
+fn runs_of_another_job_are_left_after_a_failure_of_the_writer() {
+    let mut left = 0;
+    for step in 1.. {
+        let world = World::new(143);
+        let failures = [crash(0, step)];
+        let program = |group: &mut SimGroup<'_>, rank, handle: &_, world: &_| {
+            let mut sort = sort_of(world, rank, handle, false);
+            if rank == Rank(1) {
+                sort.files.places.source = interrupted(world, (3, true), |world| {
+                    if world.output.borrow().content(MANIFEST).is_some() {
+                        replace_manifest(world);
+                    }
+                });
+            }
+            group.external_sort(sort)
+        };
+        let outcomes = try_job(&world, RANKS, (1, &failures), program);
+        let found = statuses(&outcomes.expect("no hang"));
+        if found[1..] == [Some(Status::Callback); 2] {
+            assert!(!world.scratch[1].borrow().names().is_empty(), "step {step}");
+            left += 1;
+        }
+        if found[0].is_some() {
+            break;
+        }
+    }
+    assert!(left > 10, "{left}");
+}
+
+/// A directory in which something happens before a list, and before a file is created or renamed.
+struct Watched {
+    files: InMemoryDirectory,
+    /// Receives the name of the file, or an empty one before a list.
+    act: Rc<dyn Fn(&str)>,
+}
+
+impl Files for Watched {
+    delegate_to_files! {
+        fn another(&self) -> Box<dyn Files>;
+        fn place(&self) -> String;
+        fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()>;
+        fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()>;
+        fn sync(&mut self, name: &str) -> io::Result<()>;
+        fn sync_names(&mut self) -> io::Result<()>;
+        fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)>;
+        fn remove(&mut self, name: &str) -> io::Result<()>;
+    }
+
+    fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        (self.act)(name);
+        self.files.write(name, parts)
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        (self.act)(from);
+        self.files.rename(from, to)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        (self.act)("");
+        self.files.list()
+    }
+}
+
+/// Another job writes its manifest while rank 1 removes its runs, after the ranks have looked for one.
+#[test]
+fn files_of_another_job_are_not_removed_behind_the_runs() {
+    for (fails, status, output) in [
+        (false, Status::Ok, "sorted"),
+        (true, Status::Callback, "sorted.partial"),
+    ] {
+        let world = World::new(143);
+        let outcomes = try_job(
+            &world,
+            RANKS,
+            (1, &[]),
+            move |group, rank, handle, world| {
+                let mut sort = sort_of(world, rank, handle, false);
+                if rank == Rank(1) {
+                    let replaced = world.clone();
+                    sort.files.places.source = interrupted(world, (3, fails), |_| {});
+                    sort.files.places.scratch[0] = Box::new(Watched {
+                        files: InMemoryDirectory::new(&world.scratch[1], handle, world.model),
+                        act: Rc::new(move |name| {
+                            if name.is_empty() {
+                                replace_manifest(&replaced);
+                            }
+                        }),
+                    });
+                }
+                group.external_sort(sort)
+            },
+        );
+        let found = statuses(&outcomes.expect("no hang"));
+        assert_eq!(found, [Some(status); RANKS]);
+        let mut names = world.output.borrow().names();
+        names.sort();
+        let mut wanted = [MANIFEST, output];
+        wanted.sort();
+        assert_eq!(names, wanted);
+        assert_eq!(world.runs(), 0);
     }
 }
 
@@ -291,7 +427,7 @@ fn runs_are_read_from_their_directories() {
 }
 
 /// Cuts and removes files that are not on the storage.
-fn lose_power(world: &World) {
+pub fn lose_power(world: &World) {
     let mut state = world.output.borrow().names().len() as u64;
     let mut chance = move |limit: u64| {
         state = state

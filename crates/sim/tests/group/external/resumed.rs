@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use super::replaced::{lose_power, sorted_beside_another_job};
 use super::*;
 use crate::with_mutant;
 
@@ -322,4 +323,18 @@ fn a_manifest_is_left_as_long_as_runs_are() {
         runs_that_are_left_are_known,
     );
     assert!(!are_known);
+}
+
+/// A sort ends with an error behind its last batch, and then all hosts lose power: the later job finds all runs.
+#[test]
+fn synced_runs_survive_a_loss_of_power() {
+    let world = World::new(143).synced();
+    let outcomes = sorted_beside_another_job(&world, (true, 0, true), |_| {});
+    assert_eq!(statuses(&outcomes), [Some(Status::Callback); RANKS]);
+    assert_eq!(world.runs(), 8);
+    lose_power(&world);
+    let resumed = job(&world, RANKS, (1, &[]), true).expect("no hang");
+    let stats = resumed.iter().flatten().flatten();
+    assert_eq!(stats.map(|stats| stats.resumed_runs).sum::<u64>(), 8);
+    assert_eq!(survivors_of(&world, Ok(resumed), true), Ok(RANKS));
 }
