@@ -12,6 +12,7 @@ use crate::external::geometry::Geometry;
 use crate::external::manifest::{Identity, Manifest};
 use crate::external::parts::OutputParts;
 use crate::external::places::{Extent, ExternalFiles, Place, Transfer};
+use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::pivot::Cut;
 use ftsort_kernels::buffer::Slice;
@@ -21,6 +22,8 @@ use ftsort_kernels::record::Layout;
 
 /// The files and the state of an external sort on this rank.
 pub(super) struct ExternalJob {
+    /// This rank.
+    pub me: Rank,
     pub layout: Layout,
     pub kernel: Box<dyn Kernel>,
     pub files: ExternalFiles,
@@ -54,10 +57,11 @@ impl ExternalJob {
         sort: ExternalSort,
         manifest: Manifest,
         share: usize,
-        threads: &ThreadPool,
+        (me, threads): (Rank, &ThreadPool),
     ) -> ExternalJob {
         let chunks = manifest.geometry.chunks() as usize;
         ExternalJob {
+            me,
             kernel: kernel_for(&sort.layout, threads.clone()),
             layout: sort.layout,
             files: sort.files,

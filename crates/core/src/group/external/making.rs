@@ -13,6 +13,7 @@ use super::job::ExternalJob;
 use super::reading::{HeldRun, HeldRuns, Intact, Reading, ScratchFile};
 use crate::block::Run;
 use crate::external::geometry::block_records;
+use crate::external::manifest::Manifest;
 use crate::external::places::{Extent, ExternalFiles, Place, Transfer};
 use crate::external::run::{IndexBuilder, RunIndex};
 use crate::members::Rank;
@@ -155,17 +156,24 @@ impl ExternalJob {
         sorted.part(in_output * self.record_bytes()..sorted.len())
     }
 
+    /// A name that no other rank and no other call uses: a process that was stopped may continue after the others have
+    /// declared it failed, or while a later job resumes the sort, and rename or remove its files.
+    fn temporary_name(&self, chunk: u32, kind: &str) -> String {
+        let Manifest { job, writer, .. } = self.manifest;
+        format!("{}.{kind}.{writer:016x}.{}", run_name(job, chunk), self.me)
+    }
+
     /// Creates the file of a run under its temporary name.
     fn create_run(&mut self, chunk: u32) -> Result<ScratchFile> {
         self.create(ScratchFile {
             directory: chunk as usize % self.files.places.scratch.len(),
-            name: format!("{}.draft", run_name(self.manifest.job, chunk)),
+            name: self.temporary_name(chunk, "draft"),
         })
     }
 
     fn create(&mut self, file: ScratchFile) -> Result<ScratchFile> {
         let files = &mut self.files.places.scratch[file.directory];
-        // A process that was killed, or an earlier attempt, may have left it.
+        // An earlier attempt may have left it.
         let _ = files.remove(&file.name);
         let created = files.write(&file.name, &[]);
         created.map_err(|error| refusal("create", &**files, &file.name, &error))?;
@@ -269,7 +277,7 @@ impl ExternalJob {
         let index = RunIndex::new((job, piece), &sorted, (0, 0), block, self.record_bytes());
         let file = self.create(ScratchFile {
             directory: (chunk as usize + piece as usize) % self.files.places.scratch.len(),
-            name: format!("{}.piece{piece}", run_name(job, chunk)),
+            name: self.temporary_name(chunk, &format!("piece{piece}")),
         })?;
         let extent = file.extent(0, sorted.len());
         self.stats.bytes_written += sorted.len() as u64;

@@ -1,6 +1,7 @@
 //! Files that change during a sort or differ between ranks: the manifest of another job, another source, and options that
 //! are not the same on all ranks.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 
 use super::*;
@@ -476,4 +477,74 @@ fn completed_with_syncs() -> Option<String> {
 #[test]
 fn batches_of_a_job_without_syncs_are_synced_later() {
     assert_eq!(completed_with_syncs(), None);
+}
+
+/// A rank that was stopped continues after the others have declared it failed, and renames a run of which the name
+/// tells only the job and the chunk.
+#[test]
+fn a_rank_that_continues_does_not_rename_runs_of_others() {
+    let world = World::with_shared_scratch(143);
+    let outcomes = try_job(&world, RANKS, (1, &[]), |group, rank, handle, world| {
+        let mut sort = sort_of(world, rank, handle, false);
+        let open = || InMemoryDirectory::new(&world.scratch[0], handle, world.model);
+        let continued = RefCell::new(open());
+        sort.files.places.scratch[0] = Box::new(Watched {
+            files: open(),
+            act: Rc::new(move |name| {
+                if let Some((run, _)) = name.split_once(".draft") {
+                    let _ = continued.borrow_mut().rename(&format!("{run}.draft"), run);
+                }
+            }),
+        });
+        group.external_sort(sort)
+    });
+    assert_eq!(survivors_of(&world, outcomes, false), Ok(RANKS));
+}
+
+/// Ranks and jobs make the same runs and pieces, one after the other.
+#[test]
+fn temporary_files_of_runs_have_different_names() {
+    let late = steps(1) * 3 / 4;
+    let ended = [0, 1, 2].map(|rank| crash(rank, late));
+    for failures in [&ended[1..2], &ended] {
+        let world = World::with_memory(143, LITTLE_MEMORY);
+        let names = Rc::new(RefCell::new(BTreeSet::new()));
+        for (number, failures) in [failures, &[]].into_iter().enumerate() {
+            let names = Rc::clone(&names);
+            let program = move |group: &mut SimGroup<'_>, rank: Rank, handle: &_, world: &World| {
+                // All simulated groups draw the same numbers.
+                (0..number).try_for_each(|_| group.sort_keys(&[2, 1]).map(drop))?;
+                let mut sort = sort_of(world, rank, handle, true);
+                let names = Rc::clone(&names);
+                let act = move |name: &str| {
+                    if !name.is_empty() {
+                        names.borrow_mut().insert((name.to_string(), number, rank));
+                    }
+                };
+                sort.files.places.scratch[0] = Box::new(Watched {
+                    files: InMemoryDirectory::new(
+                        &world.scratch[rank.index()],
+                        handle,
+                        world.model,
+                    ),
+                    act: Rc::new(act),
+                });
+                group.external_sort(sort)
+            };
+            try_job(&world, RANKS, (1, failures), program).expect("no hang");
+            // The runs of the next job are made again.
+            for files in &world.scratch {
+                files.take();
+            }
+        }
+        let names = names.take();
+        let different: BTreeSet<&str> = names.iter().map(|(name, ..)| &name[..]).collect();
+        assert_eq!(different.len(), names.len(), "{names:?}");
+        let is_same = |kind| {
+            let of_kind = different.iter().filter(|name| name.contains(kind));
+            let made: Vec<&str> = of_kind.filter_map(|name| name.split(kind).next()).collect();
+            made.len() > made.iter().collect::<BTreeSet<_>>().len()
+        };
+        assert!(is_same(".draft") && is_same(".piece0"), "{names:?}");
+    }
 }
