@@ -49,6 +49,8 @@ pub(super) struct ExternalJob {
     pub is_begun: bool,
     /// This rank has found that another job writes the output. Only the writer of the manifest looks during the sort.
     pub is_replaced: bool,
+    /// An earlier job, or an earlier attempt of this call, may have given files of the output their names.
+    pub may_be_named: bool,
 }
 
 impl ExternalJob {
@@ -80,6 +82,7 @@ impl ExternalJob {
             before: Vec::new(),
             is_begun: false,
             is_replaced: false,
+            may_be_named: manifest.is_written(),
             manifest,
         }
     }

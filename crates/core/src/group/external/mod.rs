@@ -385,6 +385,8 @@ impl<T: Transport> Group<T> {
                 }
             }
             self.on_all(job.check_source())?;
+            // Another rank may name files and then fail, also before this rank knows that all consent.
+            job.may_be_named |= !self.is_writer() || self.known_failures() != known;
             self.on_writer(|| job.finish_output())?;
             if self.known_failures() == known {
                 return Ok(());

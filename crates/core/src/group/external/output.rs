@@ -5,7 +5,7 @@
 //!
 //! Must never: communicate.
 
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 
 use super::ExternalSort;
@@ -14,6 +14,7 @@ use super::making::remove_runs;
 use crate::external::manifest::{HEAD_BYTES, Identity, Manifest};
 use crate::external::parts::{OutputParts, draft_name, is_part_of, is_state_of, manifest_name};
 use crate::mutants::{Mutant, mutant};
+use crate::sort::pivot::Cut;
 use crate::store::directory::{Files, refusal};
 use ftsort_kernels::error::{Error, Result, Status, refuse};
 
@@ -183,6 +184,7 @@ impl ExternalJob {
 
     /// Gives the files of the output their names where they have not got them, and syncs them.
     pub fn name_output(&mut self) -> Result<()> {
+        let may_be_named = std::mem::replace(&mut self.may_be_named, true);
         let files = &mut self.files.places.output;
         for part in self.output.all() {
             let (name, draft) = (self.output.name_of(part), self.output.draft_of(part));
@@ -195,6 +197,9 @@ impl ExternalJob {
             }
             let renamed = match files.rename(&draft, &name) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
+                    if !may_be_named {
+                        return Err(self.lost_draft(&draft, &error));
+                    }
                     if mutant(Mutant::NamedFileEndsNaming) {
                         break;
                     }
@@ -209,6 +214,14 @@ impl ExternalJob {
             let text = format!("cannot sync the directory {}: {error}", files.place());
             Error::new(Status::Store, text)
         })
+    }
+
+    /// The error of a file of the output that another program has removed. A file of the same name may be an earlier
+    /// output, which a later job must not take for this one: it begins anew.
+    fn lost_draft(&mut self, draft: &str, error: &io::Error) -> Error {
+        let lost = refusal("rename", &*self.files.places.output, draft, error);
+        (self.manifest.done, self.manifest.cut) = (0, Cut::AllUpper);
+        self.write_manifest().err().unwrap_or(lost)
     }
 
     /// Removes the temporary file of a manifest that a killed process has left.

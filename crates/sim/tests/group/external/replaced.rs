@@ -548,3 +548,41 @@ fn temporary_files_of_runs_have_different_names() {
         assert!(is_same(".draft") && is_same(".piece0"), "{names:?}");
     }
 }
+
+/// Another program removes the temporary file of the output before it gets its name, and an earlier output has this
+/// name. A later job begins anew.
+#[test]
+fn an_earlier_output_is_not_taken_for_one_that_is_missing() {
+    for resume in [false, true] {
+        let world = World::new(143);
+        let earlier = job(&world, RANKS, (1, &[]), false);
+        assert_eq!(survivors_of(&world, earlier, false), Ok(RANKS));
+        world.source.borrow_mut().reverse();
+        let outcomes = try_job(
+            &world,
+            RANKS,
+            (1, &[]),
+            move |group, rank, handle, world| {
+                let mut sort = sort_of(world, rank, handle, resume);
+                let removed = world.clone();
+                sort.files.places.output = Box::new(Watched {
+                    files: InMemoryDirectory::new(&world.output, handle, world.model),
+                    act: Rc::new(move |name| {
+                        if name == "sorted.partial" {
+                            removed.output.borrow_mut().remove(name);
+                        }
+                    }),
+                });
+                group.external_sort(sort)
+            },
+        );
+        let outcomes = outcomes.expect("no hang");
+        assert_eq!(statuses(&outcomes), [Some(Status::Store); RANKS]);
+        let error: &Error = outcomes[0].as_ref().unwrap().as_ref().unwrap_err();
+        let text = "cannot rename the directory/sorted.partial: ";
+        assert!(error.text.starts_with(text), "{error}");
+        let outcomes = job(&world, RANKS, (1, &[]), true);
+        assert_eq!(survivors_of(&world, outcomes, true), Ok(RANKS));
+        assert_eq!(world.runs(), 0);
+    }
+}
