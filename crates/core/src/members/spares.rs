@@ -95,6 +95,7 @@ impl Members {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vcube::Node;
 
     fn idle(spares: &Spares) -> Vec<u32> {
         spares.idle().iter().map(|rank| rank.0).collect()
@@ -116,6 +117,16 @@ mod tests {
         spares.replace(&[Rank(0)]);
         assert_eq!(spares.last_successor(Rank(0)), Rank(0));
         assert_eq!(spares.last_successor(Rank(1)), Rank(1));
+    }
+
+    /// A rank may fail while the group is created, before the number of spares is agreed on.
+    #[test]
+    fn a_spare_takes_over_from_a_rank_that_failed_before() {
+        let mut members = Members::new(Rank(0), 4);
+        members.absorb(&RankSet::of(4, [Rank(1)]));
+        members.set_spares(1);
+        assert_eq!(members.executor(Node(1)), Rank(3));
+        assert!(!members.is_idle_spare(Rank(3)));
     }
 
     #[test]

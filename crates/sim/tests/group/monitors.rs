@@ -1,8 +1,11 @@
 //! Monitors that cannot start on a rank.
 
+use std::sync::Arc;
+
+use super::parity::Lines;
 use super::refusals::used_again;
 use super::*;
-use ftsort_core::group::{Clocks, Datagrams, MonitorConfig, MonitorMode};
+use ftsort_core::group::{Clocks, Datagrams, MonitorConfig, MonitorMode, TestProcedure};
 
 pub struct NoDatagrams;
 
@@ -118,4 +121,75 @@ fn monitor_options_that_cannot_be_used_are_refused() {
     use Status::{Argument, PeerArgument};
     let expected = [PeerArgument, Argument, PeerArgument].map(Some);
     assert_eq!(statuses(&outcomes), expected);
+}
+
+/// The figures of the caller's test and of processor time cannot be compared.
+#[test]
+fn a_test_procedure_on_one_rank_only_is_refused() {
+    let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
+        let config = MonitorConfig {
+            mode: MonitorMode::Foreground,
+            ..MonitorConfig::default()
+        };
+        let test = (rank == Rank(1)).then(|| Arc::new(|| 42_u64) as TestProcedure);
+        let open = |_: &_, _| Ok(NoDatagrams);
+        let clocks = Box::new(StoppedClocks);
+        let started = group.start_monitor(Ok(config), Ok(true), test, clocks, open, |_, _| Ok(()));
+        used_again(group, started)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
+}
+
+/// Datagrams that end a monitor.
+struct Broken;
+
+impl Datagrams for Broken {
+    fn now(&self) -> f64 {
+        0.0
+    }
+
+    fn send(&mut self, _to: Rank, _message: Vec<u8>) -> Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
+        Err(Error::new(Status::Mpi, "the channel broke"))
+    }
+}
+
+#[test]
+fn the_end_of_a_monitor_is_logged_once() {
+    let outcomes = play(2, 1, |rank, transport, _| {
+        let lines = Rc::new(RefCell::new(Vec::new()));
+        let services = Services {
+            observer: Box::new(Lines(Rc::clone(&lines))),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, GroupConfig::default(), services)?;
+        let config = MonitorConfig {
+            mode: MonitorMode::Background,
+            ..MonitorConfig::default()
+        };
+        group.start_monitor(
+            Ok(config),
+            Ok(true),
+            None,
+            Box::new(StoppedClocks),
+            |_, _| Ok(Broken),
+            |state, mut datagrams| {
+                state.run(&mut datagrams, || {});
+                Ok(())
+            },
+        )?;
+        for _ in 0..3 {
+            group.fault_check()?;
+        }
+        Result::Ok(lines.take())
+    });
+    for lines in survivors(outcomes) {
+        let reports = lines
+            .iter()
+            .filter(|line| line.starts_with("the monitor of this rank has stopped"));
+        assert_eq!(reports.count(), 1, "{lines:?}");
+    }
 }

@@ -148,6 +148,31 @@ fn a_stable_sort_does_not_find_another_result() {
     assert_eq!(statuses(&outcomes.unwrap()), [Some(Status::Argument); 2]);
 }
 
+/// A later job could not tell the order of a comparator without a number from another order.
+#[test]
+fn a_stored_sort_needs_the_number_of_its_comparator() {
+    let compare: fn(&[u8], &[u8]) -> Ordering = |one, other| one.cmp(other);
+    for (type_id, expected) in [(0, Status::Argument), (5, Status::Ok)] {
+        let layout = Layout::new(Fields {
+            record_bytes: 4,
+            key: KeyKind::Compare as i32,
+            compare: Some(Comparator::new(compare)),
+            ..Fields::default()
+        });
+        let layout = layout.expect("a layout").with_type_id(type_id);
+        let outcomes = World::default().job(2, (1, &[]), move |_, group, _| {
+            group.open_states("result")?;
+            let input = SortInput {
+                layout: layout.clone(),
+                stable: false,
+                records: &[7; 4 * 30],
+            };
+            group.sort_stored(input).map(drop)
+        });
+        assert_eq!(statuses(&outcomes.unwrap()), [Some(expected); 2]);
+    }
+}
+
 /// A result in which the nodes may have different shares is not that of a dense sort.
 #[test]
 fn a_dense_sort_does_not_find_another_result() {

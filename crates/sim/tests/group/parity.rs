@@ -126,7 +126,7 @@ fn impossible_shapes_are_refused() {
 }
 
 /// Keeps the lines of the log.
-struct Lines(Rc<RefCell<Vec<String>>>);
+pub struct Lines(pub Rc<RefCell<Vec<String>>>);
 
 impl Observer for Lines {
     fn event(&mut self, _occasion: Occasion) {}

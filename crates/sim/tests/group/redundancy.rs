@@ -103,6 +103,28 @@ fn a_result_is_recovered_from_files_which_are_removed_at_the_end() {
     assert_eq!((all, files), (all_keys(4), 0));
 }
 
+/// A program may release a result after the end of the group.
+#[test]
+fn the_end_of_the_group_removes_the_files_of_results_that_are_not_released() {
+    let files = SharedFiles::default();
+    let shared = Rc::clone(&files);
+    let outcomes = play(4, 3, move |rank, transport, handle| {
+        let config = GroupConfig {
+            store: store_in(&shared, &handle, FileModel::default()),
+            ..GroupConfig::default()
+        };
+        let mut group = Group::new(transport, config, services(rank))?;
+        let sorted = group.sort_keys(&keys(rank))?;
+        group.finish()?;
+        let left = shared.borrow().names();
+        drop(sorted);
+        Result::Ok(left)
+    });
+    for left in survivors(outcomes) {
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
 #[test]
 fn more_failures_at_once_than_copies_lose_blocks_and_name_their_ranks() {
     for seed in SEEDS {

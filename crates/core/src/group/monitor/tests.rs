@@ -121,7 +121,10 @@ fn a_rank_returns_at_the_same_commit_on_all_ranks_without_consensus() {
 }
 
 fn policy(me: u32, ranks: usize) -> MonitorPolicy {
-    let options = MonitorOptions::default();
+    policy_with(me, ranks, MonitorOptions::default())
+}
+
+fn policy_with(me: u32, ranks: usize, options: MonitorOptions) -> MonitorPolicy {
     let mut monitor = Monitor::new(Rank(me), ranks, options.clone(), 0.0);
     monitor.set_answer(ANSWER);
     let kind = MonitorKind::Background(Box::new(monitor));
@@ -168,6 +171,37 @@ fn a_suspected_rank_is_excluded() {
     for placement in settle(&mut policies) {
         assert!(placement.excluded.contains(Rank(2)));
     }
+}
+
+fn with_gain() -> MonitorOptions {
+    MonitorOptions {
+        gain: true,
+        ..MonitorOptions::default()
+    }
+}
+
+#[test]
+fn ranks_report_reply_times_if_the_gain_depends_on_them() {
+    for (options, times) in [(with_gain(), 3), (MonitorOptions::default(), 0)] {
+        let mut policy = policy_with(0, 3, options);
+        let report = Report::decode(3, &policy.local_report(&Load::default()));
+        assert_eq!(report.expect("a report").reply_times.len(), times);
+    }
+}
+
+/// At a later commit its exclusion may pay.
+#[test]
+fn a_suspected_rank_whose_exclusion_does_not_pay_is_considered_again() {
+    let mut policies: Vec<MonitorPolicy> = (0..3)
+        .map(|rank| policy_with(rank, 3, with_gain()))
+        .collect();
+    suspect(&policies[0], 2);
+    for placement in settle(&mut policies) {
+        assert!(placement.excluded.is_empty());
+    }
+    let members = Members::new(Rank(0), 3);
+    let wants = [0.5, 1.0].map(|now| policies[0].wants_change(&members, now));
+    assert_eq!(wants, [false, true]);
 }
 
 #[test]

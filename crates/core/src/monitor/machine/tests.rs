@@ -199,6 +199,20 @@ fn a_slow_rank_is_excluded_and_comes_back() {
     }
 }
 
+/// Tests that it has passed before do not count.
+#[test]
+fn a_rank_that_a_commit_excludes_comes_back_after_as_many_tests() {
+    let mut network = TestNetwork::new(6, &MonitorOptions::default());
+    network.run_until(60.0);
+    for monitor in &mut network.monitors {
+        monitor.adopt_counters(&of(6, &[(3, 1)]));
+    }
+    network.run_until(63.5);
+    assert_eq!(network.counters(), of(6, &[(3, 1)]));
+    network.run_until(72.0);
+    assert_eq!(network.counters(), of(6, &[(3, 2)]));
+}
+
 /// Most testers measure the rank as slow, and vote against its return.
 #[test]
 fn a_rank_that_is_fast_for_one_tester_does_not_come_back() {
