@@ -186,3 +186,42 @@ fn an_error_after_the_commit_of_states_does_not_hide_it() {
     let (wrong, _) = with_mutant(Mutant::ErrorAfterCommitEndsIt, first_wrong_commit);
     assert!(wrong.is_some());
 }
+
+/// Ranks 3 and 2 of four fail in the commit of states with a name, in a group that needs three ranks. Returns the
+/// number of ranks that the commit separates, which cannot use their group any more.
+fn separated_in_commit(step: u32, spread: u32) -> usize {
+    let world = World::default();
+    let failures = [crash(3, step), crash(2, step + spread)];
+    let outcomes = try_play(4, (1, &failures), move |rank, mpi, handle| {
+        let config = GroupConfig {
+            min_survivors: 3,
+            ..world.config(&handle)
+        };
+        let mut group = Group::new(transport(mpi), config, services(rank))?;
+        group.open_states("loop")?;
+        for node in group.members().my_nodes() {
+            group.put_state(node, &[1])?;
+        }
+        let committed = group.commit_states(true);
+        let is_apart = committed.is_err_and(|error| error.status.sets_apart());
+        assert!(
+            !is_apart || group.check_poison().is_err(),
+            "step {step}+{spread}"
+        );
+        Result::Ok(is_apart)
+    });
+    let outcomes = outcomes.expect("no rank waits").into_iter();
+    let apart = outcomes.flatten().flatten();
+    apart.filter(|is_apart| *is_apart).count()
+}
+
+/// The second rank may fail while states move after the manifest was written. The steps are those around the agreement
+/// on it.
+#[test]
+fn a_rank_that_is_separated_in_a_commit_cannot_use_its_group() {
+    let steps = (50..85).flat_map(|step| (1..30).map(move |spread| (step, spread)));
+    let found: usize = steps
+        .map(|(step, spread)| separated_in_commit(step, spread))
+        .sum();
+    assert!(found > 0);
+}
