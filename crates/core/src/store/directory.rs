@@ -201,12 +201,19 @@ impl Directory {
         self.files.place()
     }
 
-    /// Removes all files of the group, except those with names that begin with an element of `kept`.
-    pub fn remove_all_but(&mut self, kept: &[String]) {
+    /// Removes all files of the group.
+    pub fn remove_all(&mut self) {
+        self.remove_all_but(|_| false);
+    }
+
+    /// Removes all files of the group, except those of sorts for which `is_kept` returns true.
+    fn remove_all_but(&mut self, is_kept: impl Fn(u32) -> bool) {
         let prefix = self.prefix();
         for name in self.files.list().unwrap_or_default() {
-            let is_kept = kept.iter().any(|prefix| name.starts_with(prefix));
-            if name.starts_with(&prefix) && !is_kept {
+            let Some(rest) = name.strip_prefix(&prefix) else {
+                continue;
+            };
+            if !sort_in(rest).is_some_and(&is_kept) {
                 let _ = self.files.remove(&name);
             }
         }
@@ -217,16 +224,13 @@ impl Directory {
         format!("ftsort-{:016x}-", self.series.group)
     }
 
-    /// The beginning of the names of this sort's files.
+    /// The beginning of the names of this sort's files, as [`sort_in`] reads them.
     fn sort_prefix(&self) -> String {
-        self.prefix_of(if mutant(Mutant::FilesOfOtherSortsUsed) {
+        let sort = if mutant(Mutant::FilesOfOtherSortsUsed) {
             0
         } else {
             self.series.sort
-        })
-    }
-
-    fn prefix_of(&self, sort: u32) -> String {
+        };
         format!("{}s{sort}-", self.prefix())
     }
 
@@ -298,6 +302,12 @@ impl Directory {
     }
 }
 
+/// The sort of a file, from its name after the group's prefix. None for files of no sort.
+fn sort_in(rest: &str) -> Option<u32> {
+    let (sort, _) = rest.strip_prefix('s')?.split_once('-')?;
+    sort.parse().ok()
+}
+
 impl Store for Directory {
     fn scope(&self) -> StoreScope {
         StoreScope::Shared
@@ -360,11 +370,10 @@ impl Store for Directory {
     }
 
     fn sweep(&mut self) {
-        let mut kept = self.detached().sorts.clone();
-        // Other ranks may have begun the next sort.
-        kept.insert(self.series.sort);
-        let kept: Vec<String> = kept.into_iter().map(|sort| self.prefix_of(sort)).collect();
-        self.remove_all_but(&kept);
+        let detached = self.detached().sorts.clone();
+        // Other ranks may have begun the next sort, and also later ones if they take this rank for failed.
+        let next = self.series.sort;
+        self.remove_all_but(|sort| sort >= next || detached.contains(&sort));
     }
 
     fn detach(&mut self, removes: bool) -> Box<dyn Store> {
@@ -531,6 +540,25 @@ mod tests {
         assert_eq!(store.get(at(0), Node(0)).unwrap(), Some(sample()));
         store.clear();
         store.sweep();
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    /// A rank may be stopped while it sweeps, and continue after the others have taken it for failed.
+    #[test]
+    fn keeps_files_of_later_sorts_that_other_ranks_have_begun() {
+        let folder = folder("stale");
+        let mut stale = open(&folder, 1).unwrap();
+        stale.put(at(0), Node(0), &sample()).unwrap();
+        stale.leave();
+        stale.leave_sign().unwrap();
+        let disk = Disk::new(&folder, FileOptions::default());
+        let ahead = Series { group: 1, sort: 2 };
+        let mut other = Directory::of_series(Box::new(disk), ahead, Rank(1));
+        other.put(at(0), Node(0), &sample()).unwrap();
+        stale.sweep();
+        assert_eq!(other.get(at(0), Node(0)).unwrap(), Some(sample()));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        other.clear();
         fs::remove_dir(&folder).unwrap();
     }
 

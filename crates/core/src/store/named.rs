@@ -299,7 +299,7 @@ impl NamedStates {
         for group in &self.left {
             // The sorts of a group have the complement of the number of its states.
             for group in [*group, !group] {
-                Directory::new(self.files.another(), group, self.me).remove_all_but(&[]);
+                Directory::new(self.files.another(), group, self.me).remove_all();
             }
         }
     }
