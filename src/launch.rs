@@ -3,10 +3,12 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::Builder;
 use std::time::Duration;
 
 use crate::ulfm::leave;
 use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::kernel::without_signals;
 
 /// Settings of Open MPI without which survivors hang or crash, with the values that prevent it.
 ///
@@ -24,6 +26,9 @@ const SETTINGS: [(&str, &str); 4] = [
     ("OMPI_MCA_btl_tcp_flags", "send,inplace"),
     ("OMPI_MCA_coll_ftagree_era_topology", "3"),
 ];
+
+/// The longest time that a process which ends waits for its streams.
+const FLUSH_TIME: Duration = Duration::from_secs(2);
 
 /// Whether this program lets the environment inject failures.
 static FAULTS_ALLOWED: AtomicBool = AtomicBool::new(false);
@@ -109,8 +114,29 @@ pub(crate) fn end_process(
         if finalized.is_ok() {
             libc::exit(exit_code);
         }
-        libc::fflush(std::ptr::null_mut());
+        flush_streams();
         libc::_exit(exit_code)
+    }
+}
+
+/// Flushes all streams of C, for at most [`FLUSH_TIME`]: `fflush` waits for the lock of each stream, and a thread of
+/// the program that reads stdin may hold one without end.
+fn flush_streams() {
+    // SAFETY: flushes all streams.
+    let flush = || unsafe { libc::fflush(std::ptr::null_mut()) };
+    let (end, ended) = channel::<()>();
+    let builder = Builder::new().name("ftsort flush".into());
+    let thread = without_signals(|| {
+        builder.spawn(move || {
+            flush();
+            drop(end);
+        })
+    });
+    if thread.is_ok() {
+        // The error tells either that the thread has ended or that the time is over.
+        let _ = ended.recv_timeout(FLUSH_TIME);
+    } else {
+        flush();
     }
 }
 
@@ -123,12 +149,15 @@ impl KillTimer {
     /// Starts the timer.
     pub fn start(time: Duration) -> KillTimer {
         let (cancel, cancelled) = channel::<()>();
-        std::thread::spawn(move || {
+        let kill = move || {
             if cancelled.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
                 // SAFETY: the signal goes to this process.
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             }
-        });
+        };
+        let builder = Builder::new().name("ftsort kill".into());
+        // If the system refuses a thread, the failure is not injected.
+        let _ = without_signals(|| builder.spawn(kill));
         KillTimer { _cancel: cancel }
     }
 }

@@ -1,17 +1,18 @@
 /* Tests calls at the end of a thread and of the process, when the variables of the thread are gone.
  *
- *   at_exit [leave|outside]      (under mpirun, 2 ranks; "outside": 3)
+ *   at_exit [leave|outside|reading]      (under mpirun, 2 ranks; "outside": 3)
  *
  * A thread leaves a group to the destructor of a pthread key, and the main thread another one to an atexit handler, which
  * also calls MPI_Finalize. With "leave", the handler finds MPI finalised by ftsort_leave. With "outside", the last rank is
- * killed, which the group by which the others leave does not contain: ftsort_leave must not call MPI_Finalize. Prints
- * "at_exit: fine" on rank 0 if all results are right, and "at_exit: skipped" if MPI does not let a thread call it that is
- * not the main thread. */
+ * killed, which the group by which the others leave does not contain: ftsort_leave must not call MPI_Finalize. With
+ * "reading", a thread waits in getchar while ftsort_leave flushes the streams. Prints "at_exit: fine" on rank 0 if all
+ * results are right, and "at_exit: skipped" if MPI does not let a thread call it that is not the main thread. */
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "expect.h"
@@ -94,10 +95,49 @@ static int leave_by_others(void)
   return ftsort_leave(others, 0);
 }
 
+static void *read_without_end(void *unused)
+{
+  (void)unused;
+  getchar();
+  return NULL;
+}
+
+enum { READING_STATUS = 10, READING_SECONDS = 60 };
+
+static int leave_while_reading(void)
+{
+  ftsort *group;
+  pthread_t thread;
+  int ends[2];
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &group) == FTSORT_OK);
+  EXPECT(pipe(ends) == 0 && dup2(ends[0], 0) == 0);
+  EXPECT(pthread_create(&thread, NULL, read_without_end, NULL) == 0);
+  while (ftrylockfile(stdin) == 0) funlockfile(stdin);
+  /* With this setting ftsort_leave flushes the streams in place of MPI_Finalize. */
+  setenv("OMPI_MCA_mpi_ft_detector_thread", "1", 1);
+  alarm(READING_SECONDS);
+  return ftsort_leave(group, failures == 0 ? READING_STATUS + rank : 1);
+}
+
+/* Runs the rank in a second process, which cannot report anything itself after ftsort_leave. Returns whether this is
+ * the second one. */
+static int is_observed(void)
+{
+  pid_t child = fork();
+  int status = 0;
+  if (child == 0) return 1;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == READING_STATUS) puts("at_exit: fine");
+  return 0;
+}
+
 int main(int argc, char **argv)
 {
+  const int reads = argc > 1 && strcmp(argv[1], "reading") == 0;
   pthread_t thread;
+  if (reads && !is_observed()) return 0;
   const int provided = start_mpi_with(&argc, &argv, MPI_THREAD_SERIALIZED);
+  if (reads) return leave_while_reading();
   if (provided < MPI_THREAD_SERIALIZED) {
     if (rank == 0) printf("at_exit: skipped, MPI grants only thread level %d\n", provided);
     MPI_Finalize();

@@ -1,12 +1,13 @@
 /* Tests that a timeout gives no healthy rank up, and the thread that shows signs of life.
  *
- *   timeouts slow|late|thread|apart      (under mpirun, 2 to 4 ranks)
+ *   timeouts slow|late|thread|apart|kill      (under mpirun, 2 to 4 ranks)
  *
  * slow    one rank computes for 6 seconds in a sort with a timeout of 1.5 seconds
  * late    one rank calls ftsort_run 6 seconds after the others, with a timeout of 1.5 seconds
  * thread  the thread exists while a group with a timeout does, does not run in short sorts, and outlives neither a
  *         group nor a forked process
  * apart   a group is refused on all ranks if some of them have no timeout, also without ULFM
+ * kill    the thread that kills a rank after a time runs no signal handlers
  *
  * Prints "timeouts: fine" on rank 0 if all expectations hold on all ranks. */
 #include <dirent.h>
@@ -21,6 +22,7 @@
 
 #include "expect.h"
 #include "ftsort.h"
+#include "signal_masks.h"
 
 #define SLOW_SECONDS 6
 #define RECORDS 3000
@@ -227,6 +229,38 @@ static void apart(void)
   ftsort_free(group);
 }
 
+static int kill_threads;
+
+/* Compares numbers, and counts the threads during the first call. */
+static int counting(void *user, const void *a, const void *b)
+{
+  static int has_counted;
+  double start = seconds();
+  int32_t one, other;
+  (void)user;
+  /* A new thread gets its name when it runs for the first time. */
+  while (!has_counted && (kill_threads = threads_without_signals()) == 0 && rank == 0 && seconds() - start < 10)
+    sleep_for(0.001);
+  has_counted = 1;
+  memcpy(&one, a, sizeof one);
+  memcpy(&other, b, sizeof other);
+  return one < other ? -1 : one > other;
+}
+
+static void kill_thread(void)
+{
+  static const ftsort_record compared = FTSORT_RECORD_COMPARE(int32_t, counting, NULL);
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL;
+  config.timeout_ms = FTSORT_NO_TIMEOUT;
+  config.threads = 1;
+  config.faults = "0@600000ms";
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  sort(group, &compared);
+  EXPECT(kill_threads == (rank == 0));
+  ftsort_free(group);
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 2) return 2;
@@ -235,6 +269,8 @@ int main(int argc, char **argv)
     thread();
   else if (strcmp(argv[1], "apart") == 0)
     apart();
+  else if (strcmp(argv[1], "kill") == 0)
+    kill_thread();
   else
     exceed(strcmp(argv[1], "late") == 0);
   return end_mpi("timeouts");

@@ -99,6 +99,7 @@ const TIMEOUTS: &str = "
  all   | late   | 4 | no rank gives up a rank that calls later than the timeout
  quick | thread | 3 | the thread for signs of life exists as long as a group, and does not run without need
  all   | apart  | 3 | ranks without a timeout are refused
+ quick | kill   | 2 | the thread of an injected failure runs no signal handlers
 ";
 
 /// Stops rank 1 with a signal that MPI does not notice. The others must give up after the timeout, and say why. The

@@ -51,6 +51,7 @@ const PROGRAMS: &str = "
  quick | at_exit   | 2 |         | calls at the end of a thread and of the process
  quick | at_exit   | 2 | leave   | calls after the end by ftsort_leave
  quick | at_exit   | 3 | outside | an end by a group without the rank that has failed
+ quick | at_exit   | 2 | reading | an end by ftsort_leave while a thread reads from stdin
  quick | kept_comm | 3 | 0       | groups on the communicator of the caller
  all   | kept_comm | 4 | 1       | a rank is killed while a group is made on the communicator of the caller: at the first call
  quick | kept_comm | 4 | 9       | a rank is killed while a group is made on the communicator of the caller
