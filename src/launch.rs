@@ -28,7 +28,7 @@ const SETTINGS: [(&str, &str); 4] = [
 ];
 
 /// The longest time that a process which ends waits for its streams.
-const FLUSH_TIME: Duration = Duration::from_secs(2);
+const FLUSH_TIME: Duration = Duration::from_secs(10);
 
 /// Whether this program lets the environment inject failures.
 static FAULTS_ALLOWED: AtomicBool = AtomicBool::new(false);
