@@ -227,7 +227,10 @@ fn restart([example, ranks, faults, state, then, later_faults]: [&str; 6]) -> Re
     };
     let first = output_of(&mut run_in(&folder, number(ranks), faults))?.output;
     require(result(&first).is_none(), "the first job ended", &first)?;
-    let second = run(&mut run_in(&folder, number(then), later_faults))?;
+    // It cannot be repeated: it removes the states at its end.
+    let ended = output_of(&mut run_in(&folder, number(then), later_faults))?;
+    let second = ended.output.clone() + &ended.errors;
+    require(ended.may_have_status(0), ended.status, &second)?;
     let continues = second
         .lines()
         .find_map(|line| line.strip_prefix("continues "));
