@@ -126,6 +126,15 @@ fn a_corrupt_copy_of_the_own_input_is_made_again() {
     }
 }
 
+/// Two of three holders are accused, of which only one has a wrong copy.
+#[test]
+fn the_copy_of_the_rank_that_was_accused_least_often_is_used() {
+    expect_correct(&parse(
+        "ranks=4 seed=84926882 records=1 keys=1 algorithm=samplesort_2 store=versions:2 sorts=2 tagged=1 checks=1 \
+         corrupt=0~1.message.double/450197,3~0.replica.key/1037122",
+    ));
+}
+
 /// The file of a block is wrong, and the rank that has the block fails before the next round is committed.
 #[test]
 fn a_corrupt_file_counts_as_absent() {

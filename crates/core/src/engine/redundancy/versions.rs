@@ -388,7 +388,7 @@ impl Versions<'_, '_> {
         result
     }
 
-    /// Restores blocks from the first live holder of each that was not accused, or from the first live one, and renews
+    /// Restores blocks from the live holder of each that was accused least often, the first one of several, and renews
     /// the copies of the new executor, of failed holders, and of accused ones.
     fn renew_copies(&mut self, copies: usize, held_with: &Membership) -> Result<RoundResult> {
         let mut result = RoundResult::new();
@@ -454,11 +454,13 @@ impl Versions<'_, '_> {
                 let forgot = self.afresh && **rank == held[0];
                 !forgot && !members.is_faulty(**rank)
             };
-            let is_accused =
-                |rank: &Rank| self.strikes.contains_key(rank) && !mutant(Mutant::AccusedCopyUsed);
-            let mut live = held.iter().filter(has_it);
-            let right = live.clone().find(|rank| !is_accused(rank));
-            let Some(keeper) = right.or_else(|| live.next()) else {
+            let strikes = |rank: &Rank| match mutant(Mutant::AccusedCopyUsed) {
+                true => 0,
+                false => self.strikes.get(rank).copied().unwrap_or(0),
+            };
+            let is_accused = |rank: &Rank| strikes(rank) > 0;
+            let live = held.iter().filter(has_it);
+            let Some(keeper) = live.min_by_key(|rank| strikes(rank)) else {
                 renewal.lost.push(node);
                 continue;
             };
