@@ -226,7 +226,7 @@ impl Engine<'_> {
             };
             table = united.filter(|_| is_complete).map(|mut entries| {
                 // A table is short if its keys ascend.
-                entries.sort_by_key(|(key, _)| *key);
+                entries.sort_unstable_by_key(|(key, _)| *key);
                 let entries = entries.iter();
                 table::write(entries.map(|(key, words)| (*key, &words[..])))
             });

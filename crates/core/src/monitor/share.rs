@@ -122,7 +122,7 @@ pub fn worth_excluding(
         .filter(|rank| group.contains(*rank))
         .collect();
     let slowness = |rank: Rank| loads[rank.index()].slowdown;
-    inside.sort_by(|one, other| {
+    inside.sort_unstable_by(|one, other| {
         slowness(*other)
             .total_cmp(&slowness(*one))
             .then(one.cmp(other))

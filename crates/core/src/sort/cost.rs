@@ -76,7 +76,7 @@ const CANDIDATES: [Method; 4] = [
 /// Returns the sort with the least prediction.
 pub fn choose(work: &Work, network: &Network) -> Choice {
     let mut predictions = CANDIDATES.map(|method| (method, predicted(method, work, network)));
-    predictions.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+    predictions.sort_unstable_by(|(_, one), (_, other)| one.total_cmp(other));
     let [(method, seconds), (_, other_seconds), ..] = predictions;
     Choice {
         method,

@@ -87,7 +87,7 @@ impl QuickMerge<'_> {
 
     fn average(&self, lists: &[Vec<CutPoint>], index: usize) -> Cut {
         let mut entries: Vec<&[u8]> = lists.iter().map(|list| &list[index].record[..]).collect();
-        entries.sort_by(|one, other| self.kernel.compare(one, other));
+        entries.sort_unstable_by(|one, other| self.kernel.compare(one, other));
         let Some(middle) = entries.get(entries.len() / 2) else {
             return Cut::AllLower;
         };

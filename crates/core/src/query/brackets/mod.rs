@@ -112,7 +112,7 @@ impl<'k> Search<'k> {
 
     /// The wanted positions and their records, ascending.
     pub fn into_found(mut self) -> Vec<(u64, CutPoint)> {
-        self.found.sort_by_key(|(position, _)| *position);
+        self.found.sort_unstable_by_key(|(position, _)| *position);
         self.found
     }
 

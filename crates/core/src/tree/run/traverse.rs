@@ -317,7 +317,7 @@ fn merge_two(merge: &dyn MergeOperator, low: &Slice, high: &Slice) -> Result<Sli
 /// Joins segments: all of them if the order does not matter, otherwise those without a gap in between.
 /// Returns them in ascending order.
 fn join(mut segments: Vec<Segment>, merge: &dyn MergeOperator) -> Result<Vec<Segment>> {
-    segments.sort_by_key(|segment| segment.first);
+    segments.sort_unstable_by_key(|segment| segment.first);
     let mut joined: Vec<Segment> = Vec::with_capacity(segments.len());
     for segment in segments {
         match joined.last_mut() {
