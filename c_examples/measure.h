@@ -1,4 +1,4 @@
-/* The common part of the programs that measure: numbers that are the same in every run, and medians. */
+/* Numbers that are the same on every rank and in every run, and medians. */
 #ifndef MEASURE_H
 #define MEASURE_H
 #include <stdint.h>

@@ -33,11 +33,11 @@ pub extern "C" fn ftsort_allow_faults() {
 
 /// Ends the process; replaces ftsort_free, MPI_Finalize and exit. [C]
 ///
-/// After failures survivors can hang in MPI_Finalize, where they wait for failed ranks. This function waits for
-/// the other survivors. If no rank has failed (and the heartbeat detector of Open MPI has no thread, with which
-/// MPI_Finalize hangs in any case), it releases the group and calls MPI_Finalize and exit. Otherwise it flushes
-/// the C streams and calls _exit, without MPI_Finalize and atexit handlers. A zero exit status of
-/// mpirun proves nothing.
+/// Survivors can hang in MPI_Finalize, where they wait for failed ranks. This function waits for the other
+/// survivors. If no rank has failed (and the heartbeat detector of Open MPI has no thread, with which
+/// MPI_Finalize hangs), it releases the group and calls MPI_Finalize and exit. Otherwise it flushes the C
+/// streams for at most 10 seconds and calls _exit, without MPI_Finalize and atexit handlers. A zero exit status
+/// of mpirun proves nothing.
 ///
 /// \param group      a group, even an unusable one, or a group of ftsort_group_of
 /// \param exit_code  the exit status of the process. Not 0 on several ranks, it can hang mpirun

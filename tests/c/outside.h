@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mix.h"
+#include "../../c_examples/measure.h"
 
 /* The seconds of a clock; CLOCK_MONOTONIC is that of Python's time.monotonic. */
 static double seconds_of(clockid_t clock)

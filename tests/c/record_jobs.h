@@ -8,7 +8,7 @@
 
 #include "expect.h"
 #include "ftsort.h"
-#include "mix.h"
+#include "../../c_examples/measure.h"
 
 #define MAX_RANKS 8
 

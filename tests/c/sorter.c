@@ -34,7 +34,7 @@
 
 #include "ftsort.h"
 #include "ftsort_verify.h"
-#include "mix.h"
+#include "../../c_examples/measure.h"
 
 #define MOST_RANKS 512
 

@@ -118,7 +118,7 @@ pub(super) fn changes_copies(trial: &Trial, holder: Rank) -> bool {
 }
 
 /// Returns whether a rank has received another rank's whole input, or its whole contribution to a tree, in a job. False
-/// for an empty one, and for a contribution that is so small that it travels with its header.
+/// for an empty one that would travel with its header.
 pub(super) fn has_arrived(
     trial: &Trial,
     run: &TrialRun,

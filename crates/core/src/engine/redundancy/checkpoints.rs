@@ -369,6 +369,7 @@ impl Checkpoints {
                     // A rank failed while the manifest was written.
                     moved = self.begin(engine, lost);
                 }
+                // Such an error ends the use of the group on this rank, committed or not.
                 let is_apart = |error: &Error| error.status.sets_apart();
                 if moved.as_ref().is_err_and(is_apart) || mutant(Mutant::ErrorAfterCommitEndsIt) {
                     moved.clone()?;

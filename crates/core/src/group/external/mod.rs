@@ -41,7 +41,6 @@ use crate::transport::Transport;
 use crate::wire::Reader;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status, refuse};
-use ftsort_kernels::kernel::ThreadPool;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
@@ -249,7 +248,7 @@ impl<T: Transport> Group<T> {
             );
             return Err(Error::new(Status::Memory, text));
         }
-        let mut job = ExternalJob::new(sort, manifest, share, self.me_and_threads());
+        let mut job = ExternalJob::new(sort, manifest, share, (self.members.me(), &self.threads));
         job.before = writers;
         self.find_runs(&mut job);
         job.stats.resumed_runs = job.found.len() as u64;
@@ -279,7 +278,7 @@ impl<T: Transport> Group<T> {
             remove_runs(&mut sort.files, left.job);
             OutputParts::new(&sort.output, &left.identity)
         });
-        let mut job = ExternalJob::new(sort, manifest, share, self.me_and_threads());
+        let mut job = ExternalJob::new(sort, manifest, share, (self.members.me(), &self.threads));
         // Nothing of an earlier output may be behind the records of a shorter one.
         self.on_writer(|| {
             if let Some(left) = &drafts_left {
@@ -349,10 +348,6 @@ impl<T: Transport> Group<T> {
     /// The payloads of all survivors; the agreed error if any rank has one. Collective.
     fn reports(&mut self, mine: Vec<u8>, error: Option<Error>) -> Result<Vec<(Rank, Slice)>> {
         self.on_engine(|engine| reported_by_all(engine, mine, error))
-    }
-
-    fn me_and_threads(&self) -> (Rank, &ThreadPool) {
-        (self.members.me(), &self.threads)
     }
 
     /// Whether this rank writes the manifest.
