@@ -157,6 +157,12 @@ mutants! {
     GatheredOfOtherJobUsed,
     /// A rank with a wrong argument does not say so if a failure interrupts the step in which inputs are gathered.
     RefusalOfGatherForgotten,
+    /// The holders of copies get samples of an input, too.
+    HoldersGetSamples,
+    /// A rank with the nodes of failed ranks gets the pieces of its own node alone.
+    PiecesOfOwnNodeSent,
+    /// The sizes of received pieces do not count for the places of the blocks.
+    SizesOfPiecesIgnored,
     /// Gathered inputs are not kept with the result.
     GatheredInputsNotKept,
     /// A rank that waits for a survivor does not check for failures.

@@ -9,8 +9,9 @@ use crate::harness::StoreKind;
 use crate::refusal::callback_allowed;
 use ftsort_core::block::Block;
 use ftsort_core::engine::{
-    Algorithm, Checks, Engine, Event, Finished, Gathered, HeldInputs, JobParts, RetainedResult,
-    RoundContext, Source, Split, Step, Subcube, finish_gathered, run_job, update_inputs,
+    Algorithm, AtOnce, Checks, Engine, Event, Finished, Gathered, HeldInputs, JobParts,
+    RetainedResult, RoundContext, Source, Split, Step, Subcube, finish_gathered, run_job,
+    update_inputs,
 };
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::store::Store;
@@ -94,7 +95,7 @@ impl JobContext<'_, '_> {
     /// Finishes a job with the inputs of all ranks. None: a rank failed.
     pub fn finish(
         &mut self,
-        algorithm: &dyn Algorithm,
+        algorithm: &dyn AtOnce,
         source: InputSource<'_>,
         gathered: &Gathered,
         retains: bool,

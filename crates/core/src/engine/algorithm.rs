@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::gather::MadeAtOnce;
 use crate::block::Block;
-use crate::members::Members;
+use crate::members::{Members, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::{Node, NodeSet, first_of};
-use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, caught_as};
 
 /// The pairs of nodes between which a round moves records.
@@ -311,20 +310,6 @@ pub trait Algorithm {
         false
     }
 
-    /// Returns the decisions of all rounds and the final blocks of `nodes`, made of the prepared inputs of all ranks at
-    /// once, in ascending order of owner. `subcube`: the whole cube. The decisions are such that the rounds would
-    /// make the same blocks of these inputs.
-    fn make_at_once(
-        &self,
-        _subcube: &Subcube,
-        _inputs: &[&Block],
-        _nodes: &[Node],
-    ) -> Result<MadeAtOnce> {
-        Err(Error::internal(
-            "the algorithm cannot do without its rounds",
-        ))
-    }
-
     /// Returns the number of records of the result, if a decision of the last round states it; the caller
     /// learns it.
     fn promised(&self, _decision: &[u8]) -> Option<u64> {
@@ -354,8 +339,43 @@ pub trait Algorithm {
     }
 }
 
+/// The decisions and the blocks of a job without rounds.
+pub struct MadeAtOnce {
+    /// The decision of each round, for the whole cube.
+    pub decisions: Vec<Vec<u8>>,
+    /// The final blocks, in the order of the nodes that were asked for.
+    pub blocks: Vec<Block>,
+}
+
+/// An algorithm of two rounds, an exchange of all nodes and a layout of the result, that can do without them where inputs
+/// are small: every rank makes the decisions by itself. They are such that the rounds would make the same blocks of these
+/// inputs. Inputs are prepared; their owners, and all lists by owner, are in ascending order. `subcube`: the whole cube.
+pub trait AtOnce: Algorithm {
+    /// Returns the decisions, and the blocks of `nodes`, made of all inputs.
+    fn of_inputs(&self, subcube: &Subcube, inputs: &[&Block], nodes: &[Node])
+    -> Result<MadeAtOnce>;
+
+    /// Returns samples of an input, by which it is divided with others.
+    fn samples(&self, input: &[u8]) -> Result<Buffer>;
+
+    /// Returns the decision of the first round, made of the samples of all inputs.
+    fn cuts(&self, subcube: &Subcube, samples: &[(Rank, Slice)]) -> Result<Vec<u8>>;
+
+    /// Returns a size in bytes that the input of these samples does not exceed.
+    fn most_bytes(&self, samples: &[u8]) -> Result<usize>;
+
+    /// Returns the decision of the last round for blocks of these sizes in bytes, of all nodes.
+    fn layout(&self, sizes: &[usize]) -> Vec<u8>;
+
+    /// Returns a node's block of the result, made of its pieces of each input. The context is that of the last round.
+    fn united(&self, at: &RoundContext<'_>, pieces: &[&[u8]]) -> Result<Block>;
+}
+
 /// Runs a function of an algorithm, and returns a panic as an error on which ranks can agree.
-pub fn attempt<T>(algorithm: &dyn Algorithm, function: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn attempt<T>(
+    algorithm: &(impl Algorithm + ?Sized),
+    function: impl FnOnce() -> Result<T>,
+) -> Result<T> {
     caught_as(function, |error| algorithm.error_of_panic(error))
 }
 

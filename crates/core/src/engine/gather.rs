@@ -1,55 +1,92 @@
-//! Jobs with inputs that are so small that each rank sends its whole input to every other rank.
+//! The step in which ranks with small inputs give them to each other, before a job without rounds.
 //!
-//! One message between each pair of ranks and one agreement are all of the communication. Every rank then has all
-//! inputs, divides them in the same way, and makes the blocks of its nodes. This replaces the rounds of the
-//! algorithm: the decisions that it logs are those of rounds with the same cuts, so that a block is recovered as
-//! after these.
+//! A rank gives its whole sorted input to every other rank, or, if it is larger, to the holders of its copies, and
+//! samples to all others. One message between each pair of ranks is all of this. Then every rank can divide the records
+//! of all ranks in the same way, without a root that decides ([`finish_gathered`](super::finish_gathered)).
 //!
 //! A rank with an input that is too large, or that has a reason to run the rounds, states it in its message. As all
-//! ranks read the same messages, all of them continue with the rounds, without an agreement. If a rank fails in the
-//! meantime, some ranks may have read its message and others not. The agreement that follows fails, whether it is that
-//! of this step or the first one of the rounds, and all survivors continue with the rounds. The inputs that have arrived
-//! are copies then, which count as if they had been sent to protect them.
+//! ranks read the same of each message, all of them continue with the rounds, without an agreement. If a rank fails in
+//! the meantime, some ranks may have read its message and others not. The agreement that follows fails, whether it is
+//! that of this step, of the job without rounds, or the first one of the rounds, and all survivors continue with the
+//! rounds. The inputs that have arrived are copies then, which count as if they had been sent to protect them.
 //!
 //! Must never: use a message of a step that was interrupted for anything but a copy.
 
-use std::collections::BTreeMap;
-
-use super::algorithm::attempt;
+use super::Engine;
 use super::commit::{Verdict, agreed_error};
-use super::decision::Decisions;
-use super::job::{Finished, Job, JobParts, RoundResult};
-use super::{Algorithm, Engine, Event, Phase, Subcube};
 use crate::block::{Block, Run};
-use crate::members::{Rank, RankSet};
+use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
-use crate::store::VersionId;
+use crate::store::StoreScope;
 use crate::transport::{Flow, Ticket};
-use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
 
 /// The greatest size in bytes of an input, and of the messages that arrive at the ranks of a processor if all inputs have
-/// that size, with which the step is faster than rounds.
+/// that size, with which jobs without rounds are faster.
 const MOST_OF_A_RANK: usize = 512 << 10;
-const MOST_AT_A_PROCESSOR: usize = 4 << 20;
+const MOST_AT_A_PROCESSOR: usize = 16 << 20;
 
-/// The end of a message, behind the records: the fingerprint of the job (u64), and whether the records are the whole
-/// input (u64).
+/// The same for inputs that all ranks receive: as much as a second-level cache holds.
+const MOST_WHOLE_AT_A_PROCESSOR: usize = 1 << 20;
+
+/// The same if so many ranks have a processor each: a second step is short then.
+const MANY_RANKS: usize = 8;
+const MOST_WHOLE_OF_MANY: usize = 4 << 10;
+
+/// An input that all ranks receive has at most this part of the longest message.
+const WHOLE_PART: usize = 8;
+
+/// The greatest size of samples.
+const MOST_OF_SAMPLES: usize = 16 << 10;
+
+/// The end of a message, behind the records or samples: the fingerprint of the job (u64), and the kind of the content
+/// (u64).
 pub const TRAILER: usize = 16;
 
-/// The inputs that a rank has received.
+/// The kind of a message without content.
+const NOTHING: u64 = 0;
+/// The kind of a message with an input that all ranks receive.
+pub const WHOLE: u64 = 1;
+/// The kind of a message with an input that only the holders of its copies receive.
+pub const FOR_HOLDERS: u64 = 2;
+/// The kind of a message with samples of such an input.
+const SAMPLES: u64 = 3;
+
+/// The content of a rank's messages to the others.
+pub enum Contribution {
+    /// The rank cannot give its input: it is larger than [`Engine::gather_limit`], or invalid, or there is another reason.
+    Nothing,
+    /// Its sorted input, for all ranks.
+    Whole(Buffer),
+    /// Its sorted input, for the holders of its copies, and samples of it ([`AtOnce::samples`](super::AtOnce::samples))
+    /// for all others.
+    Samples {
+        /// The input.
+        input: Buffer,
+        /// The samples.
+        samples: Buffer,
+    },
+}
+
+/// The inputs and samples that a rank has received.
 #[derive(Debug, Default)]
 pub struct Gathered {
     /// The inputs with their owners, this rank's own one included; sorted, in ascending order of owner.
-    inputs: Vec<(Rank, Block)>,
-    /// They are the inputs of all survivors, of the same job, and all survivors know it unless one fails.
+    pub(super) inputs: Vec<(Rank, Block)>,
+    /// The samples of the other inputs, in ascending order of owner.
+    pub(super) samples: Vec<(Rank, Slice)>,
+    /// The ranks that have only samples of this rank's input, in the order in which it sends to them.
+    pub(super) without_own: Vec<Rank>,
+    /// Some ranks have only samples of some inputs.
+    pub(super) is_sampled: bool,
+    /// The contributions are those of all survivors to the same job, and all survivors know it unless one fails.
     is_complete: bool,
 }
 
 impl Gathered {
-    /// Returns whether the job can be finished with these inputs ([`finish_gathered`]).
+    /// Returns whether the job can be finished without rounds ([`finish_gathered`](super::finish_gathered)).
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -62,67 +99,85 @@ impl Gathered {
     }
 }
 
-/// The decisions and the blocks of a job that was made of all inputs at once.
-pub struct MadeAtOnce {
-    /// The decision of each round, for the whole cube.
-    pub decisions: Vec<Vec<u8>>,
-    /// The final blocks, in the order of the nodes that were asked for.
-    pub blocks: Vec<Block>,
-}
-
-/// The state of a job after the commit of a result that was made at once.
-struct Committable {
-    decisions: Vec<Decisions>,
-    blocks: BTreeMap<Node, Block>,
-    /// The inputs that this rank keeps, with their owners.
-    inputs: Vec<(Rank, Block)>,
-}
-
-/// A message of the step, without its trailer.
-struct Contribution {
-    input: Option<Slice>,
+/// A message of the step without its trailer.
+struct Received {
+    content: Slice,
     fingerprint: u64,
+    kind: u64,
 }
 
-impl Contribution {
-    fn read(message: Slice) -> Result<Contribution> {
+impl Received {
+    fn read(message: &Slice) -> Result<Received> {
         let undecodable = || Error::internal("a message with an input does not decode");
         let length = message.len().checked_sub(TRAILER).ok_or_else(undecodable)?;
         let (numbers, _) = message[length..].as_chunks::<8>();
-        let [fingerprint, is_whole] = [numbers[0], numbers[1]].map(u64::from_le_bytes);
-        Ok(Contribution {
-            input: (is_whole == 1).then(|| message.part(0..length)),
+        let [fingerprint, kind] = [numbers[0], numbers[1]].map(u64::from_le_bytes);
+        Ok(Received {
+            content: message.part(0..length),
             fingerprint,
+            kind,
         })
     }
 }
 
 impl Engine<'_> {
-    /// The greatest size of an input that a rank can give to all others.
+    /// The greatest size of an input with which a job may do without rounds.
     pub fn gather_limit(&self) -> usize {
-        // With a processor for each rank, half of the messages were best (8 and 16 ranks).
-        let sharers = self.members.ranks_per_processor().max(2);
-        let most = MOST_OF_A_RANK.min(MOST_AT_A_PROCESSOR / (self.members.ranks() * sharers));
-        most.min(self.transport.eager_limit().saturating_sub(TRAILER))
+        let most = MOST_OF_A_RANK.min(self.per_rank(MOST_AT_A_PROCESSOR));
+        most.min(self.longest_content())
     }
 
-    /// Gives this rank's sorted input to all survivors, and receives theirs. `own`: None if this rank cannot give its
-    /// input, because it is larger than [`Engine::gather_limit`], or invalid, or for another reason. `fingerprint`: of
-    /// all that must be the same on all ranks. `refusal`: the error of this rank's arguments. Collective.
+    /// The greatest size of an input that is best given to all ranks as a whole.
+    pub fn whole_limit(&self) -> usize {
+        let most = match self.members.ranks() {
+            ..=2 => self.gather_limit(),
+            MANY_RANKS.. if self.members.ranks_per_processor() == 1 => MOST_WHOLE_OF_MANY,
+            _ => self.per_rank(MOST_WHOLE_AT_A_PROCESSOR),
+        };
+        most.min(self.transport.eager_limit() / WHOLE_PART)
+            .min(self.gather_limit())
+    }
+
+    /// The greatest size of an input or of samples that a rank gives to all others.
+    fn limit_for_all(&self) -> usize {
+        let most = self.whole_limit().max(MOST_OF_SAMPLES);
+        most.min(self.longest_content())
+    }
+
+    /// The size of a message if the messages that arrive at the ranks of a processor have so many bytes together.
+    fn per_rank(&self, at_processor: usize) -> usize {
+        // With a processor for each rank, half of the messages were best (8 and 16 ranks).
+        let sharers = self.members.ranks_per_processor().max(2);
+        at_processor / (self.members.ranks() * sharers)
+    }
+
+    fn longest_content(&self) -> usize {
+        self.transport.eager_limit().saturating_sub(TRAILER)
+    }
+
+    /// Gives this rank's sorted input, or samples of it, to all survivors, and receives theirs. `scope`: of the store that
+    /// keeps the copies of inputs. `fingerprint`: of all that must be the same on all ranks. `refusal`: the error of this
+    /// rank's arguments. Collective.
     ///
     /// # Errors
     /// `refusal`, or the error of another rank, if the step is interrupted and a rank has left it with one.
     pub fn gather(
         &mut self,
-        own: Option<Buffer>,
+        own: Contribution,
+        scope: StoreScope,
         fingerprint: u64,
         refusal: Option<&Error>,
     ) -> Result<Gathered> {
         let limit = self.gather_limit();
-        let own = own.filter(|own| own.len() <= limit);
-        // The limit does not apply: a rank that refuses a message would leave the others waiting.
-        let message = memory::for_messages(|| message(own, fingerprint))?;
         let me = self.members.me();
+        let limit_for_all = self.limit_for_all();
+        let own = own.within(limit, limit_for_all);
+        // The limit does not apply: a rank that refuses a message would leave the others waiting.
+        let messages = memory::for_messages(|| own.messages(fingerprint))?;
+        let holders = match mutant(Mutant::HoldersGetSamples) {
+            true => Vec::new(),
+            false => self.other_holders(scope, me),
+        };
         let mut others: Vec<Rank> = self
             .members
             .survivors()
@@ -131,10 +186,24 @@ impl Engine<'_> {
         others.sort_unstable_by_key(|rank| me.turn_of(*rank));
         let mut tickets = Vec::with_capacity(others.len());
         for rank in &others {
-            let receive = || self.transport.receive(*rank, limit + TRAILER);
+            let is_held = self.other_holders(scope, *rank).contains(&me);
+            let most = if is_held {
+                limit.max(limit_for_all)
+            } else {
+                limit_for_all
+            };
+            let receive = || self.transport.receive(*rank, most + TRAILER);
             tickets.push((*rank, memory::for_messages(receive)?));
         }
+        let mut without_own = Vec::new();
         for rank in &others {
+            let message = match &messages.samples {
+                Some(samples) if !holders.contains(rank) => {
+                    without_own.push(*rank);
+                    samples
+                }
+                _ => &messages.input,
+            };
             self.stats.bytes_sent += message.len() as u64;
             self.emit_message(me, *rank, message.len());
             self.transport.send(*rank, message.clone())?;
@@ -154,10 +223,11 @@ impl Engine<'_> {
                 return Err(agreed_error(status, known.cloned()));
             }
         }
-        let gathered = self.read_gathered(message, fingerprint, tickets)?;
+        let gathered = self.read_gathered(messages.input, fingerprint, tickets)?;
         Ok(Gathered {
             is_complete: gathered.is_complete
                 && (!is_interrupted || mutant(Mutant::GatheredInSpiteOfFailure)),
+            without_own,
             ..gathered
         })
     }
@@ -179,146 +249,69 @@ impl Engine<'_> {
         let mut gathered = Gathered {
             inputs: Vec::with_capacity(messages.len()),
             is_complete: true,
+            ..Gathered::default()
         };
         for (owner, message) in messages {
-            let contribution = Contribution::read(message)?;
-            let is_same = contribution.fingerprint == fingerprint;
-            gathered.is_complete &= is_same && contribution.input.is_some();
+            let received = Received::read(&message)?;
+            let is_same = received.fingerprint == fingerprint;
+            gathered.is_complete &= is_same && received.kind != NOTHING;
+            gathered.is_sampled |= received.kind != WHOLE;
             // The records of a rank that passed other arguments are no input of this rank's job. If that rank fails, the
             // survivors do not learn of the difference.
-            let is_copy = is_same || mutant(Mutant::GatheredOfOtherJobUsed);
-            if let Some(data) = contribution.input.filter(|_| is_copy) {
-                let run = Run::new(owner, 0, data);
-                gathered.inputs.push((owner, Block::of_sorted(vec![run])));
+            if !is_same && !mutant(Mutant::GatheredOfOtherJobUsed) {
+                continue;
+            }
+            match received.kind {
+                WHOLE | FOR_HOLDERS => {
+                    let run = Run::new(owner, 0, received.content);
+                    gathered.inputs.push((owner, Block::of_sorted(vec![run])));
+                }
+                SAMPLES => gathered.samples.push((owner, received.content)),
+                _ => {}
             }
         }
         Ok(gathered)
     }
 }
 
-/// Appends the trailer to a rank's sorted records.
-fn message(own: Option<Buffer>, fingerprint: u64) -> Result<Slice> {
-    let is_whole = u64::from(own.is_some());
-    let mut message = own.unwrap_or_default();
-    message.append([fingerprint, is_whole].map(u64::to_le_bytes).as_flattened())?;
-    Ok(message.into())
+/// The messages of one rank.
+struct Messages {
+    input: Slice,
+    /// For the ranks that do not hold copies of the input; None: they get the input, too.
+    samples: Option<Slice>,
 }
 
-/// Finishes a job with the inputs of all ranks, which are in `gathered`. None: a rank failed, and all survivors
-/// run the rounds. Collective, on all ranks with a complete [`Gathered`].
-///
-/// # Errors
-/// As [`run_job`](super::run_job).
-pub fn finish_gathered(
-    engine: &mut Engine<'_>,
-    algorithm: &dyn Algorithm,
-    parts: JobParts<'_>,
-    gathered: &Gathered,
-    lost: &mut RankSet,
-) -> Result<Option<Finished>> {
-    let mut job = Job::new(engine, algorithm, parts);
-    match job.make_at_once(gathered) {
-        Ok(false) => Ok(None),
-        Ok(true) => job.finish(Ok(()), lost).map(Some),
-        Err(error) => job.finish(Err(error), lost).map(Some),
-    }
-}
-
-impl Job<'_, '_> {
-    /// Makes the blocks of this rank's nodes, and commits them. False: a rank failed.
-    fn make_at_once(&mut self, gathered: &Gathered) -> Result<bool> {
-        let algorithm = self.algorithm;
-        let dimension = self.engine.members.cube().dimension();
-        let subcube = Subcube::of(self.engine.members, Node(0), dimension);
-        let nodes = self.engine.members.my_nodes();
-        let inputs: Vec<&Block> = gathered.inputs.iter().map(|(_, input)| input).collect();
-        let mut result = RoundResult::new();
-        let made = self.engine.timed(Phase::Merge, |_| {
-            attempt(algorithm, || {
-                algorithm.make_at_once(&subcube, &inputs, &nodes)
-            })
-        });
-        // After the commit nothing can be refused any more.
-        let made = made.and_then(|made| self.committable(made, nodes, gathered));
-        let made = result.check(made);
-        let verdict = match mutant(Mutant::GatheredWithoutCommit) && made.is_some() {
-            true => Verdict::Committed,
-            false => self.engine.commit(result.complete, result.error.as_ref())?,
-        };
-        match (verdict, made) {
-            (Verdict::Committed, Some(made)) => self.accept_at_once(made),
-            (Verdict::Committed, None) => {
-                return Err(Error::internal("a job without blocks was committed"));
+impl Contribution {
+    /// Returns the contribution, or nothing if the input or what all ranks receive of it is too large.
+    fn within(self, limit: usize, limit_for_all: usize) -> Contribution {
+        let fits = match &self {
+            Contribution::Nothing => true,
+            Contribution::Whole(input) => input.len() <= limit_for_all,
+            Contribution::Samples { input, samples } => {
+                input.len() <= limit && samples.len() <= limit_for_all
             }
-            (Verdict::Replay, _) => return Ok(false),
-            (Verdict::Failed(status), _) => return Err(agreed_error(status, result.error)),
-        }
-        Ok(true)
+        };
+        if fits { self } else { Contribution::Nothing }
     }
 
-    /// Brings the blocks, and the inputs that a job of rounds would have kept, into the form in which they are kept.
-    fn committable(
-        &self,
-        made: MadeAtOnce,
-        nodes: Vec<Node>,
-        gathered: &Gathered,
-    ) -> Result<Committable> {
-        let members = &self.engine.members;
-        let (me, dimension) = (members.me(), members.cube().dimension());
-        let decisions = made.decisions.iter().map(|decision| {
-            // The limit does not apply to decisions, as in rounds.
-            let decision = memory::without_limit(|| Slice::copy_of(decision))?;
-            Ok(Decisions::of_cube(dimension, decision))
-        });
-        let is_kept = |owner: Rank| {
-            let is_holder = owner == me || self.other_holders(owner).contains(&me);
-            is_holder && !mutant(Mutant::GatheredInputsNotKept)
+    fn messages(self, fingerprint: u64) -> Result<Messages> {
+        let message = |mut content: Buffer, kind: u64| -> Result<Slice> {
+            content.append([fingerprint, kind].map(u64::to_le_bytes).as_flattened())?;
+            Ok(content.into())
         };
-        let inputs = gathered.inputs.iter();
-        let inputs = inputs.filter(|(owner, _)| self.redundancy.retains && is_kept(*owner));
-        let inputs = inputs.map(|(owner, input)| {
-            let mut input = input.clone();
-            for run in &mut input.runs {
-                // Its buffer has room for the largest message.
-                if run.data.len() < self.engine.gather_limit() / 2 {
-                    run.data = Slice::copy_of(&run.data)?;
-                }
-            }
-            Ok((*owner, input))
-        });
-        Ok(Committable {
-            decisions: decisions.collect::<Result<_>>()?,
-            inputs: inputs.collect::<Result<_>>()?,
-            blocks: nodes.into_iter().zip(made.blocks).collect(),
+        Ok(match self {
+            Contribution::Nothing => Messages {
+                input: message(Buffer::default(), NOTHING)?,
+                samples: None,
+            },
+            Contribution::Whole(input) => Messages {
+                input: message(input, WHOLE)?,
+                samples: None,
+            },
+            Contribution::Samples { input, samples } => Messages {
+                input: message(input, FOR_HOLDERS)?,
+                samples: Some(message(samples, SAMPLES)?),
+            },
         })
-    }
-
-    /// Makes the blocks the result of the job, after its commit.
-    fn accept_at_once(&mut self, made: Committable) {
-        // Only now: in the commit, ranks without all inputs report the same failures.
-        self.engine.rounds = self.algorithm.rounds() + 1;
-        self.engine.round = self.algorithm.rounds();
-        self.progress.log = made.decisions;
-        self.progress.blocks = made.blocks;
-        self.progress.version =
-            VersionId::new(self.algorithm.rounds(), self.engine.members.faulty());
-        self.progress.membership = Some(self.engine.members.membership().clone());
-        for (owner, input) in made.inputs {
-            let stored = self
-                .redundancy
-                .store
-                .put(VersionId::INPUT, owner.home(), &input);
-            // The store is in memory, which takes any block.
-            if stored.is_ok() {
-                self.engine.stats.bytes_stored += input.bytes() as u64;
-                self.redundancy.held.insert(owner);
-            }
-        }
-        // The commit is that of all rounds.
-        for round in 0..=self.algorithm.rounds() {
-            self.engine.round = round;
-            self.engine.stats.rounds += 1;
-            self.engine.tell(Event::Round);
-        }
     }
 }

@@ -11,6 +11,7 @@
 
 mod algorithm;
 mod arrivals;
+mod at_once;
 mod commit;
 mod corrupt;
 mod decision;
@@ -33,11 +34,14 @@ mod verify;
 #[cfg(feature = "testing")]
 pub mod wire_formats;
 
-pub use algorithm::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
+pub use algorithm::{
+    Algorithm, AtOnce, Exchange, MadeAtOnce, Proposals, RoundContext, Split, Step, Subcube,
+};
+pub use at_once::finish_gathered;
 pub use commit::{Engine, EngineContext, Verdict, agreed_error};
 pub use decision::Decisions;
 pub use exchange::{ControlMessage, Delivery, ENCLOSED_PART, Transfer};
-pub use gather::{Gathered, MadeAtOnce, TRAILER, finish_gathered};
+pub use gather::{Contribution, FOR_HOLDERS, Gathered, TRAILER, WHOLE};
 pub use handshake::{Handshake, handshake, reported_by_all, sum};
 pub use inputs::{InputHash, InputHasher, Source};
 pub use integrity::{Accusation, Checks};

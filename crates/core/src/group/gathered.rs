@@ -6,9 +6,9 @@
 use super::input::Prepared;
 use super::job::Inputs;
 use super::{Group, StepSetup, StoreChoice};
-use crate::engine::{Finished, Gathered, JobParts, Phase, TRAILER, finish_gathered};
+use crate::engine::{Contribution, Finished, Gathered, JobParts, Phase, TRAILER, finish_gathered};
 use crate::members::RankSet;
-use crate::sort::{MergeAndPlace, Method};
+use crate::sort::{MergeAndPlace, Method, samples};
 use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
@@ -48,16 +48,24 @@ impl<T: Transport> Group<T> {
         };
         // Failures are injected at points of rounds.
         let has_plan = !self.config.failures.is_empty();
-        let gathered = self.engage(step(), |engine, _| {
+        let gathered = self.engage(step(), |engine, beside| {
             let own = prepared.as_ref().ok().filter(|_| !has_plan);
-            let limit = engine.gather_limit();
-            let own = own.filter(|own| own.given.len() <= limit);
+            let limits = (engine.gather_limit(), engine.whole_limit());
+            let own = own.filter(|own| own.given.len() <= limits.0);
             // A rank with an error tells the others when they agree on the arguments.
-            let own = engine.timed(Phase::Sort, |_| own.and_then(|own| sorted_copy(own).ok()));
+            let own = engine.timed(Phase::Sort, |_| {
+                own.and_then(|own| contribution(own, limits.1).ok())
+            });
             let fingerprint = prepared.as_ref().map_or(0, Prepared::fingerprint);
             let refusal = prepared.as_ref().err();
+            let scope = beside.store.scope();
             engine.timed(Phase::Exchange, |engine| {
-                engine.gather(own, fingerprint, refusal)
+                engine.gather(
+                    own.unwrap_or(Contribution::Nothing),
+                    scope,
+                    fingerprint,
+                    refusal,
+                )
             })
         })?;
         let prepared = match prepared {
@@ -105,12 +113,20 @@ impl<T: Transport> Group<T> {
     }
 }
 
-/// Returns a sorted copy of an input, with room for the trailer of a message.
-fn sorted_copy(prepared: &Prepared<'_>) -> Result<Buffer> {
+/// Returns a sorted copy of an input, with room for the trailer of a message, and samples of it if it has more than
+/// `most_of_whole` bytes.
+fn contribution(prepared: &Prepared<'_>, most_of_whole: usize) -> Result<Contribution> {
     let given = prepared.given;
     let mut copy = Buffer::unset(given.len() + TRAILER)?;
     copy.truncate(given.len());
     copy.copy_from_slice(given);
     prepared.kernel.sort(&mut copy)?;
-    Ok(copy)
+    if given.len() <= most_of_whole {
+        return Ok(Contribution::Whole(copy));
+    }
+    let samples = samples(&*prepared.kernel, &copy)?;
+    Ok(Contribution::Samples {
+        input: copy,
+        samples,
+    })
 }

@@ -5,6 +5,7 @@
 use super::key_bytes::KeyBytes;
 use super::merge_and_place::ResultLayout;
 use super::pivot::{Cut, CutPoint};
+use super::shared_samples::ends;
 use crate::block::{Block, Run};
 use crate::engine::{MadeAtOnce, Subcube};
 use crate::members::Rank;
@@ -29,7 +30,7 @@ const ATTEMPTS: usize = 2;
 
 /// Returns the blocks of `nodes` in a sort of all inputs, which are sorted. The decisions are those of sample sort with
 /// cuts that give each node its share, and of the layout of the result.
-pub(super) fn made_at_once(
+pub(super) fn of_inputs(
     kernel: &dyn Kernel,
     subcube: &Subcube,
     inputs: &[&Block],
@@ -84,15 +85,12 @@ impl Bounds {
         let size = kernel.record_bytes();
         let counts = runs.iter().map(|run| run.len() / size);
         let total: usize = counts.clone().sum();
-        let all: usize = shares.iter().sum();
         let places = shares.len() + 1;
         let tolerance = total / shares.len().max(1) / TOLERANCE;
         let mut numbers = Vec::with_capacity(places * runs.len());
         numbers.resize(runs.len(), 0);
-        let (mut before, mut last) = (0, 0);
-        for share in shares {
-            before += share;
-            let target = (total as u128 * before as u128 / all.max(1) as u128) as usize;
+        let mut last = 0;
+        for target in ends(shares, total) {
             if target == last {
                 numbers.extend_from_within(numbers.len() - runs.len()..);
             } else if target == total {
@@ -223,7 +221,7 @@ mod tests {
     use super::super::testing::{block_of, kernel};
     use super::super::{MergeAndPlace, SampleSort, total_records};
     use super::*;
-    use crate::engine::{Algorithm, RoundContext};
+    use crate::engine::{Algorithm, AtOnce, RoundContext};
     use crate::members::Members;
     use proptest::prelude::*;
 
@@ -249,7 +247,7 @@ mod tests {
             let blocks: Vec<Block> = blocks.collect();
             let subcube = Subcube::of(&members, Node(0), dimension);
             let nodes: Vec<Node> = members.cube().nodes().collect();
-            let made = algorithm.make_at_once(&subcube, &blocks.iter().collect::<Vec<_>>(), &nodes).unwrap();
+            let made = algorithm.of_inputs(&subcube, &blocks.iter().collect::<Vec<_>>(), &nodes).unwrap();
             let mut expected = inputs.concat();
             expected.sort_unstable();
             let whole: Vec<u8> = made.blocks.iter().flat_map(|block| block.runs[0].data.to_vec()).collect();

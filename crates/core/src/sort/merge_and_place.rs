@@ -7,19 +7,20 @@
 //! rank fails in that round, the replayed round computes other parts. Must never: compare records except with
 //! the kernel.
 
-use super::at_once::made_at_once;
+use super::at_once::of_inputs;
 use super::division::halves;
 use super::filter::Filter;
 use super::merging::{merged, merged_each};
 use super::pivot::{self, Cut, CutPoint};
+use super::shared_samples;
 use crate::block::{Block, Run};
 use crate::engine::{
-    Algorithm, Exchange, MadeAtOnce, Proposals, RoundContext, Split, Step, Subcube,
+    Algorithm, AtOnce, Exchange, MadeAtOnce, Proposals, RoundContext, Split, Step, Subcube,
 };
 use crate::members::Rank;
 use crate::vcube::Node;
 use crate::wire::{Reader, VARINT_BYTES, Writer};
-use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::Kernel;
 
@@ -306,6 +307,46 @@ impl MergeAndPlace<'_> {
     }
 }
 
+impl AtOnce for MergeAndPlace<'_> {
+    fn of_inputs(
+        &self,
+        subcube: &Subcube,
+        inputs: &[&Block],
+        nodes: &[Node],
+    ) -> Result<MadeAtOnce> {
+        of_inputs(self.kernel, subcube, inputs, nodes)
+    }
+
+    fn samples(&self, input: &[u8]) -> Result<Buffer> {
+        shared_samples::samples(self.kernel, input)
+    }
+
+    fn cuts(&self, subcube: &Subcube, samples: &[(Rank, Slice)]) -> Result<Vec<u8>> {
+        shared_samples::cuts(self.kernel, subcube, samples)
+    }
+
+    fn most_bytes(&self, samples: &[u8]) -> Result<usize> {
+        shared_samples::most_bytes(self.kernel, samples)
+    }
+
+    fn layout(&self, sizes: &[usize]) -> Vec<u8> {
+        let size = self.kernel.record_bytes();
+        let counts = sizes.iter().map(|bytes| (bytes / size) as u64);
+        ResultLayout::of_counts(counts).encode(size)
+    }
+
+    fn united(&self, at: &RoundContext<'_>, pieces: &[&[u8]]) -> Result<Block> {
+        let mut merged = Buffer::unset(pieces.iter().map(|piece| piece.len()).sum())?;
+        self.kernel.merge(pieces, &mut merged)?;
+        let start = block_start(at.decision, at.node)?;
+        Ok(Block::of_run(Run::new(
+            Rank(at.node.0),
+            start,
+            merged.into(),
+        )))
+    }
+}
+
 impl Algorithm for MergeAndPlace<'_> {
     fn error_of_panic(&self, error: Error) -> Error {
         self.kernel.error_of_panic(error)
@@ -313,15 +354,6 @@ impl Algorithm for MergeAndPlace<'_> {
 
     fn rounds(&self) -> u32 {
         self.sort.rounds() + 1 + u32::from(self.dense)
-    }
-
-    fn make_at_once(
-        &self,
-        subcube: &Subcube,
-        inputs: &[&Block],
-        nodes: &[Node],
-    ) -> Result<MadeAtOnce> {
-        made_at_once(self.kernel, subcube, inputs, nodes)
     }
 
     fn promised(&self, decision: &[u8]) -> Option<u64> {

@@ -30,6 +30,7 @@ pub(crate) mod pivot;
 mod quickmerge;
 mod samplesort;
 mod sft_bitonic;
+mod shared_samples;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use method::{MANY_RANKS, Method};
 pub use quickmerge::{QuickMerge, Splitters};
 pub use samplesort::SampleSort;
 pub use sft_bitonic::SftBitonic;
+pub use shared_samples::samples;
 
 use crate::block::Block;
 use ftsort_kernels::error::Result;

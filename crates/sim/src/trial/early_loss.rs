@@ -10,7 +10,7 @@ use super::{SortOutcome, StoreKind, TestRecord, TreeUse, Trial, TrialRun};
 use crate::harness::chunk_bytes;
 use crate::transport::Received;
 use ftsort_core::block::Block;
-use ftsort_core::engine::ENCLOSED_PART;
+use ftsort_core::engine::{ENCLOSED_PART, FOR_HOLDERS, WHOLE};
 use ftsort_core::group::many::unknown_counts;
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_kernels::buffer::Buffer;
@@ -186,7 +186,12 @@ fn was_gathered(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: 
     let Ok(mut message) = sorted_bytes(trial, job, owner) else {
         return false;
     };
-    let trailer = [trial.fingerprint(job), 1].map(u64::to_le_bytes);
+    let kind = if trial.is_sampler(owner) {
+        FOR_HOLDERS
+    } else {
+        WHOLE
+    };
+    let trailer = [trial.fingerprint(job), kind].map(u64::to_le_bytes);
     message.extend(trailer.as_flattened());
     trial.may_gather()
         && rooms_of(run, (job, owner, holder), &message)

@@ -94,6 +94,9 @@ pub struct Trial {
     /// Whether the ranks give their inputs to all others first, and need no rounds if none fails. It has an effect only
     /// where a group would do so ([`Trial::may_gather`]).
     pub gathers: bool,
+    /// Of the ranks that gather inputs, those whose number is a multiple of this give samples to the ranks that hold no copies;
+    /// 0: none.
+    pub samplers: usize,
     /// Whether the job is a loop of the program's own that sorts with checkpoints.
     pub custom_loop: bool,
     /// Whether blocks are checked by digests.
@@ -174,6 +177,11 @@ impl Trial {
             && self.arrays == 0
             && !has_policy
             && !is_injected
+    }
+
+    /// Whether a rank that gathers inputs gives samples to the ranks that hold no copies of its input.
+    pub fn is_sampler(&self, rank: Rank) -> bool {
+        self.samplers > 0 && rank.index().is_multiple_of(self.samplers)
     }
 
     /// The fingerprint of a job in which ranks gather inputs.
@@ -258,6 +266,7 @@ impl Default for Trial {
             updates: 0,
             recoveries: 0,
             gathers: false,
+            samplers: 0,
             custom_loop: false,
             checks: false,
             reloads: false,

@@ -15,12 +15,13 @@ use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Received, SimConfig, StepRecord, TraceEntry, WrongWords};
 use ftsort_core::block::Block;
 use ftsort_core::engine::{
-    Algorithm, Checkpoints, Checks, Finished, Gathered, HeldInputs, PlacementPolicy, repair_inputs,
+    Algorithm, Checkpoints, Checks, Contribution, Finished, Gathered, HeldInputs, PlacementPolicy,
+    repair_inputs,
 };
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::mutants::{Mutant, mutant, set_mutant};
-use ftsort_core::sort::{MergeAndPlace, global_offset, total_records};
+use ftsort_core::sort::{MergeAndPlace, global_offset, samples, total_records};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
@@ -292,13 +293,20 @@ fn gather(
     context: &mut JobContext<'_, '_>,
     prepared: &Result<(Box<dyn Kernel>, Buffer)>,
 ) -> Result<Attempt> {
-    let sorted = prepared.as_ref().ok().and_then(|(kernel, input)| {
-        let mut sorted = Buffer::copy_of(input).ok()?;
-        kernel.sort(&mut sorted).ok()?;
-        Some(sorted)
+    let me = context.engine.members().me();
+    let given = prepared.as_ref().ok().and_then(|(kernel, input)| {
+        let mut input = Buffer::copy_of(input).ok()?;
+        kernel.sort(&mut input).ok()?;
+        if !trial.is_sampler(me) {
+            return Some(Contribution::Whole(input));
+        }
+        let samples = samples(&**kernel, &input).ok()?;
+        Some(Contribution::Samples { input, samples })
     });
+    let given = given.unwrap_or(Contribution::Nothing);
+    let scope = context.store.scope();
     let fingerprint = trial.fingerprint(job);
-    let gathered = context.engine.gather(sorted, fingerprint, None)?;
+    let gathered = context.engine.gather(given, scope, fingerprint, None)?;
     let (Ok((kernel, _)), true) = (prepared, gathered.is_complete()) else {
         return Ok(Attempt::TakesRounds(gathered));
     };

@@ -1,6 +1,9 @@
 //! Sorts of small inputs, which every rank receives, with wrong arguments and failures at once.
 
+use super::redundancy::whole;
 use super::*;
+use ftsort_kernels::random::SplitMix;
+use ftsort_kernels::test_size::sized;
 
 type Sort = fn(&mut SimGroup<'_>) -> Result<u64>;
 
@@ -95,4 +98,73 @@ fn a_failure_does_not_hide_a_wrong_argument() {
     let are_reported = || (1..60).all(wrong_arguments_are_reported);
     assert!(are_reported());
     assert!(!with_mutant(Mutant::RefusalOfGatherForgotten, are_reported));
+}
+
+/// The numbers of records of inputs of which the second one is given to all ranks as a whole, and the others as samples.
+const COUNTS: [usize; 3] = [1500, 400, 3000];
+
+fn many_keys(rank: Rank) -> Vec<i32> {
+    let mut draw = SplitMix::new(u64::from(rank.0));
+    let count = COUNTS[rank.index()];
+    (0..count).map(|_| draw.below(1000) as i32).collect()
+}
+
+/// Lets a rank fail at each of its steps while inputs are divided by samples. Returns the first error.
+fn divided_inputs_with_a_failure(seed: u64, fails: Rank) -> Option<String> {
+    let mut expected: Vec<i32> = (0..3).map(Rank).flat_map(many_keys).collect();
+    expected.sort_unstable();
+    for step in 1.. {
+        let outcomes = try_play(
+            3,
+            (seed, &[crash(fails.index(), step)]),
+            move |rank, mpi, _| {
+                let mut group = Group::new(transport(mpi), GroupConfig::default(), services(rank))?;
+                let had_failed = group.members().is_faulty(fails);
+                let sorted = group.sort_keys(&many_keys(rank));
+                let status = (sorted.as_ref().err()).map_or(Status::Ok, |error| error.status);
+                let records = match sorted {
+                    Ok(mut sorted) => whole(&mut group, &mut sorted)?,
+                    Err(_) => Vec::new(),
+                };
+                Result::Ok((had_failed, status, records))
+            },
+        );
+        let outcomes = match outcomes {
+            Ok(outcomes) => outcomes,
+            Err(text) => return Some(format!("seed {seed} step {step}: {text}")),
+        };
+        let is_over = outcomes[fails.index()].is_some();
+        let survivors = outcomes.into_iter().flatten();
+        let survivors: Result<Vec<_>> = survivors.collect();
+        let Ok(survivors) = survivors else {
+            return Some(format!("seed {seed} step {step}: {survivors:?}"));
+        };
+        let is_right = |(had_failed, status, records): &(bool, Status, Vec<i32>)| match status {
+            Status::Ok => *had_failed || records.is_empty() || *records == expected,
+            Status::DataLost => true,
+            _ => false,
+        };
+        let is_same = survivors.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        if !is_same || !survivors.iter().all(is_right) {
+            let statuses: Vec<Status> = survivors.iter().map(|survivor| survivor.1).collect();
+            return Some(format!("seed {seed} step {step}: {statuses:?}"));
+        }
+        if is_over {
+            break;
+        }
+    }
+    None
+}
+
+#[test]
+fn inputs_that_are_divided_by_samples_are_sorted_in_spite_of_a_failure() {
+    for seed in SEEDS.take(sized(1, 3)) {
+        for fails in (0..3).map(Rank) {
+            assert_eq!(divided_inputs_with_a_failure(seed, fails), None);
+        }
+    }
+    for mutant in [Mutant::HoldersGetSamples, Mutant::SizesOfPiecesIgnored] {
+        let is_wrong = || divided_inputs_with_a_failure(1, Rank(2)).is_some();
+        assert!(with_mutant(mutant, is_wrong), "{mutant:?}");
+    }
 }

@@ -219,10 +219,11 @@ fn the_times_of_phases_are_those_of_the_statistics() {
     }
 }
 
-/// With a processor for each rank, larger inputs are given to all ranks than where ranks share processors.
+/// With two ranks at each processor, larger inputs are given to all ranks than with four. With a processor for each rank,
+/// only shorter ones are, because a second step is short then.
 #[test]
-fn inputs_are_given_to_all_ranks_where_processors_suffice() {
-    const KEYS: usize = 50_000;
+fn inputs_are_given_to_all_ranks_where_that_is_faster() {
+    const KEYS: usize = 10_000;
     let bytes_sent = |processors: usize, hosts: u64| {
         let outcomes = play_with(8, 1, 4 << 20, move |rank, transport, _| {
             let services = Services {
@@ -238,9 +239,9 @@ fn inputs_are_given_to_all_ranks_where_processors_suffice() {
         sent.expect("no rank fails").into_iter().min()
     };
     let to_all = Some(7 * 4 * KEYS as u64);
-    assert!(bytes_sent(8, 1) >= to_all);
-    assert!(bytes_sent(16, 1) >= to_all);
+    assert!(bytes_sent(4, 1) >= to_all);
     assert!(bytes_sent(2, 1) < to_all);
+    assert!(bytes_sent(8, 1) < to_all);
     assert!(bytes_sent(8, 2) < to_all);
 }
 

@@ -1,5 +1,5 @@
-//! Sorts of small inputs, for which every rank receives all of them: crashes and refusals at every step, and inputs of
-//! which some are too large.
+//! Sorts of small inputs, for which every rank receives all of them or samples: crashes and refusals at every step, and
+//! inputs of which some are too large.
 
 use super::refusals::every_refusal;
 use super::{every_single_failure, search};
@@ -15,6 +15,9 @@ fn crashes_of_three_ranks_that_gather_inputs() {
         "store=memory:2 recoveries=1 sorts=2",
         "store=none recoveries=1",
         "store=memory:1 repair=shrink",
+        "store=memory:1 tagged=1 samplers=1",
+        "store=memory:1 recoveries=1 samplers=2",
+        "store=none samplers=1",
     ] {
         // There are so few steps that all pairs can be tried.
         let line = format!("ranks=3 records=6 {SORT} {job}");
@@ -29,6 +32,10 @@ fn failures_of_four_ranks_that_gather_inputs() {
         "store=memory:1 spares=1 recoveries=1",
         "store=memory:2 quorum=3",
         "store=none",
+        "store=memory:1 hosts=2 recoveries=1 samplers=1",
+        "store=memory:1 spares=1 recoveries=1 samplers=1",
+        "store=memory:2 quorum=3 samplers=3",
+        "store=memory:1 repair=shrink samplers=1",
     ] {
         let sorts = sized(1, 2);
         every_single_failure(&format!("ranks=4 records=6 sorts={sorts} {SORT} {job}"));
@@ -39,14 +46,21 @@ fn failures_of_four_ranks_that_gather_inputs() {
 #[test]
 fn failures_while_some_inputs_are_too_large_to_be_gathered() {
     for seed in 1..=sized(4, 40) {
-        let line = format!("ranks=3 seed={seed} records=9000 {SORT} store=memory:1 recoveries=1");
+        let samplers = seed % 3;
+        let line = format!(
+            "ranks=3 seed={seed} records=9000 samplers={samplers} {SORT} store=memory:1 recoveries=1"
+        );
         every_single_failure(&line);
     }
 }
 
 #[test]
 fn refusals_while_inputs_are_gathered() {
-    let line = format!("ranks=3 records=6 sorts=2 {SORT} store=memory:1 recoveries=1");
-    assert!(every_refusal(&line, sized(0, 1)) > 10);
-    every_refusal(&format!("{line} failures=1@5"), 0);
+    for samplers in [0, 1] {
+        let line = format!(
+            "ranks=3 records=6 sorts=2 samplers={samplers} {SORT} store=memory:1 recoveries=1"
+        );
+        assert!(every_refusal(&line, sized(0, 1)) > 10);
+        every_refusal(&format!("{line} failures=1@5"), 0);
+    }
 }

@@ -61,6 +61,18 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort recoveries=2";
             Some((line, 2))
         }
+        Mutant::HoldersGetSamples => {
+            let line = "ranks=4 records=6 algorithm=samplesort store=memory:1 recoveries=1 samplers=1 gathers=1";
+            Some((line, 1))
+        }
+        Mutant::PiecesOfOwnNodeSent => {
+            let line = "ranks=4 records=6 algorithm=samplesort store=memory:1 sorts=2 spares=1 samplers=1 gathers=1";
+            Some((line, 1))
+        }
+        Mutant::SizesOfPiecesIgnored => Some((
+            "ranks=4 records=6 algorithm=samplesort samplers=1 gathers=1",
+            0,
+        )),
         Mutant::CountsNotCommitted => Some((
             "ranks=3 records=12 arrays=3 store=memory:1 algorithm=samplesort",
             1,

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::engine::Engine;
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
+use crate::store::StoreScope;
 use crate::vcube::{Node, first_of};
 
 /// Returns the ranks that hold a node's block, or its home's input, with this membership: its executor, and
@@ -50,6 +52,19 @@ pub fn holders(node: Node, members: &Members, membership: &Membership, copies: u
         chosen.truncate(1);
     }
     chosen
+}
+
+impl Engine<'_> {
+    /// Returns the ranks but its owner that hold an input in a store with this scope, in their order.
+    pub(in crate::engine) fn other_holders(&self, scope: StoreScope, origin: Rank) -> Vec<Rank> {
+        let StoreScope::Copies(copies @ 1..) = scope else {
+            return Vec::new();
+        };
+        let members = &self.members;
+        let mut holders = holders(origin.home(), members, members.membership(), copies);
+        holders.retain(|holder| *holder != origin);
+        holders
+    }
 }
 
 /// Returns the nodes of which `rank` is one of the [`holders`], without a search in all nodes if there are enough ranks on

@@ -4,7 +4,7 @@
 //! others get theirs later. A copy counts as soon as its holder has all of it: if a rank fails in the meantime,
 //! the survivors keep the copies that arrived, tell each other which inputs they hold, and continue with them.
 
-use super::holders::{HolderRule, Holdings, holders, nodes_held_by};
+use super::holders::{HolderRule, Holdings, nodes_held_by};
 use crate::block::Block;
 use crate::engine::exchange::{Delivery, Transfer};
 use crate::engine::job::{Job, RoundResult};
@@ -110,13 +110,8 @@ impl Job<'_, '_> {
 
     /// Returns the ranks but its owner that hold an input, in their order.
     pub(in crate::engine) fn other_holders(&self, origin: Rank) -> Vec<Rank> {
-        let StoreScope::Copies(copies @ 1..) = self.redundancy.store.scope() else {
-            return Vec::new();
-        };
-        let members = &self.engine.members;
-        let mut holders = holders(origin.home(), members, members.membership(), copies);
-        holders.retain(|holder| *holder != origin);
-        holders
+        self.engine
+            .other_holders(self.redundancy.store.scope(), origin)
     }
 
     /// Puts an input that has arrived into this rank's store.
