@@ -249,12 +249,15 @@ impl Job<'_, '_> {
         subcube: &Subcube,
         gathered: &Gathered,
     ) -> Result<Option<Vec<Pieces>>> {
+        let scope = self.redundancy.store.scope();
         let engine = &mut *self.engine;
         let me = engine.members.me();
         let mut tickets = Vec::with_capacity(gathered.samples.len());
         for (owner, samples) in &gathered.samples {
             // The limit does not apply, as to the inputs.
-            let most = algorithm.most_bytes(samples)?.min(engine.gather_limit());
+            let most = algorithm
+                .most_bytes(samples)?
+                .min(engine.gather_limit(scope));
             let receive = || {
                 engine
                     .transport
@@ -310,11 +313,12 @@ impl Job<'_, '_> {
         };
         let inputs = gathered.inputs.iter();
         let inputs = inputs.filter(|(owner, _)| self.redundancy.retains && is_kept(*owner));
+        let room = (self.engine).gather_limit(self.redundancy.store.scope());
         let inputs = inputs.map(|(owner, input)| {
             let mut input = input.clone();
             for run in &mut input.runs {
                 // Its buffer has room for the largest message.
-                if run.data.len() < self.engine.gather_limit() / 2 {
+                if run.data.len() < room / 2 {
                     run.data = Slice::copy_of(&run.data)?;
                 }
             }

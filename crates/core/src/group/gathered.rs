@@ -50,7 +50,8 @@ impl<T: Transport> Group<T> {
         let has_plan = !self.config.failures.is_empty();
         let gathered = self.engage(step(), |engine, beside| {
             let own = prepared.as_ref().ok().filter(|_| !has_plan);
-            let limits = (engine.gather_limit(), engine.whole_limit());
+            let scope = beside.store.scope();
+            let limits = (engine.gather_limit(scope), engine.whole_limit(scope));
             let own = own.filter(|own| own.given.len() <= limits.0);
             // A rank with an error tells the others when they agree on the arguments.
             let own = engine.timed(Phase::Sort, |_| {
@@ -58,7 +59,6 @@ impl<T: Transport> Group<T> {
             });
             let fingerprint = prepared.as_ref().map_or(0, Prepared::fingerprint);
             let refusal = prepared.as_ref().err();
-            let scope = beside.store.scope();
             engine.timed(Phase::Exchange, |engine| {
                 engine.gather(
                     own.unwrap_or(Contribution::Nothing),
