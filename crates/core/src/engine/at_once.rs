@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use super::algorithm::{AtOnce, MadeAtOnce, attempt};
 use super::commit::{Verdict, agreed_error};
 use super::decision::Decisions;
-use super::gather::Gathered;
+use super::gather::{Gathered, SIZE_BYTES};
 use super::job::{Finished, Job, JobParts, RoundResult};
 use super::{Engine, Event, Phase, RoundContext, Subcube};
 use crate::block::Block;
@@ -25,9 +25,6 @@ use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
-
-/// The size of a piece (u32) in a message.
-const SIZE_BYTES: usize = 4;
 
 /// The parts of an input that belong to the nodes.
 struct Pieces {
@@ -249,15 +246,12 @@ impl Job<'_, '_> {
         subcube: &Subcube,
         gathered: &Gathered,
     ) -> Result<Option<Vec<Pieces>>> {
-        let scope = self.redundancy.store.scope();
         let engine = &mut *self.engine;
         let me = engine.members.me();
         let mut tickets = Vec::with_capacity(gathered.samples.len());
         for (owner, samples) in &gathered.samples {
             // The limit does not apply, as to the inputs.
-            let most = algorithm
-                .most_bytes(samples)?
-                .min(engine.gather_limit(scope));
+            let most = algorithm.most_bytes(samples)?.min(engine.gather_limit());
             let receive = || {
                 engine
                     .transport
@@ -313,7 +307,7 @@ impl Job<'_, '_> {
         };
         let inputs = gathered.inputs.iter();
         let inputs = inputs.filter(|(owner, _)| self.redundancy.retains && is_kept(*owner));
-        let room = (self.engine).gather_limit(self.redundancy.store.scope());
+        let room = self.engine.gather_limit();
         let inputs = inputs.map(|(owner, input)| {
             let mut input = input.clone();
             for run in &mut input.runs {

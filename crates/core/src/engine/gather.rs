@@ -26,9 +26,6 @@ use ftsort_kernels::memory;
 /// The greatest size in bytes of an input, and of the messages that arrive at the ranks of a processor if all inputs have
 /// that size, with which jobs without rounds are faster.
 const MOST_OF_A_RANK: usize = 512 << 10;
-const MOST_WITHOUT_COPIES_AT_A_PROCESSOR: usize = 16 << 20;
-
-/// The same if inputs have copies: an input is sorted before it is sent in this step, and rounds copy it first.
 const MOST_AT_A_PROCESSOR: usize = 4 << 20;
 
 /// The same for inputs that all ranks receive: as much as a second-level cache holds.
@@ -47,6 +44,9 @@ const MOST_OF_SAMPLES: usize = 16 << 10;
 /// The end of a message, behind the records or samples: the fingerprint of the job (u64), and the kind of the content
 /// (u64).
 pub const TRAILER: usize = 16;
+
+/// The size of the size of a piece (u32), of which a message with pieces has one for each node.
+pub(super) const SIZE_BYTES: usize = 4;
 
 /// The kind of a message without content.
 const NOTHING: u64 = 0;
@@ -124,31 +124,26 @@ impl Received {
 }
 
 impl Engine<'_> {
-    /// The greatest size of an input with which a job may do without rounds. `scope`: of the store that keeps the copies of
-    /// inputs.
-    pub fn gather_limit(&self, scope: StoreScope) -> usize {
-        let most = match scope {
-            StoreScope::Copies(0) => MOST_WITHOUT_COPIES_AT_A_PROCESSOR,
-            _ => MOST_AT_A_PROCESSOR,
-        };
-        let most = MOST_OF_A_RANK.min(self.per_rank(most));
+    /// The greatest size of an input with which a job may do without rounds. Larger ones are copied before they are sorted.
+    pub fn gather_limit(&self) -> usize {
+        let most = MOST_OF_A_RANK.min(self.per_rank(MOST_AT_A_PROCESSOR));
         most.min(self.longest_content())
     }
 
-    /// The greatest size of an input that is best given to all ranks as a whole; `scope` as in [`Engine::gather_limit`].
-    pub fn whole_limit(&self, scope: StoreScope) -> usize {
+    /// The greatest size of an input that is best given to all ranks as a whole.
+    pub fn whole_limit(&self) -> usize {
         let most = match self.members.ranks() {
-            ..=2 => self.gather_limit(scope),
+            ..=2 => self.gather_limit(),
             MANY_RANKS.. if self.members.ranks_per_processor() == 1 => MOST_WHOLE_OF_MANY,
             _ => self.per_rank(MOST_WHOLE_AT_A_PROCESSOR),
         };
         most.min(self.transport.eager_limit() / WHOLE_PART)
-            .min(self.gather_limit(scope))
+            .min(self.gather_limit())
     }
 
     /// The greatest size of an input or of samples that a rank gives to all others.
-    fn limit_for_all(&self, scope: StoreScope) -> usize {
-        let most = self.whole_limit(scope).max(MOST_OF_SAMPLES);
+    fn limit_for_all(&self) -> usize {
+        let most = self.whole_limit().max(MOST_OF_SAMPLES);
         most.min(self.longest_content())
     }
 
@@ -159,8 +154,11 @@ impl Engine<'_> {
         at_processor / (self.members.ranks() * sharers)
     }
 
+    /// The greatest size of an input or of pieces of it in one message.
     fn longest_content(&self) -> usize {
-        self.transport.eager_limit().saturating_sub(TRAILER)
+        let sizes = self.members.cube().len() * SIZE_BYTES;
+        let most = self.transport.eager_limit();
+        most.saturating_sub(sizes.max(TRAILER))
     }
 
     /// Gives this rank's sorted input, or samples of it, to all survivors, and receives theirs. `scope`: of the store that
@@ -176,9 +174,9 @@ impl Engine<'_> {
         fingerprint: u64,
         refusal: Option<&Error>,
     ) -> Result<Gathered> {
-        let limit = self.gather_limit(scope);
+        let limit = self.gather_limit();
         let me = self.members.me();
-        let limit_for_all = self.limit_for_all(scope);
+        let limit_for_all = self.limit_for_all();
         let own = own.within(limit, limit_for_all);
         // The limit does not apply: a rank that refuses a message would leave the others waiting.
         let messages = memory::for_messages(|| own.messages(fingerprint))?;

@@ -1,5 +1,5 @@
-//! Sorts of small inputs, for which every rank receives all of them ([`Engine::gather`]): they take one message between
-//! each pair of ranks, and one agreement, which also stands for that on the arguments.
+//! Sorts of small inputs, which the ranks give to each other, or samples of them ([`Engine::gather`]): they take one or two
+//! messages between each pair of ranks, and one agreement, which also stands for that on the arguments.
 //!
 //! [`Engine::gather`]: crate::engine::Engine::gather
 
@@ -51,21 +51,15 @@ impl<T: Transport> Group<T> {
         let gathered = self.engage(step(), |engine, beside| {
             let own = prepared.as_ref().ok().filter(|_| !has_plan);
             let scope = beside.store.scope();
-            let limits = (engine.gather_limit(scope), engine.whole_limit(scope));
-            let own = own.filter(|own| own.given.len() <= limits.0);
+            let (limit, whole) = (engine.gather_limit(), engine.whole_limit());
+            let own = own.filter(|own| own.given.len() <= limit);
             // A rank with an error tells the others when they agree on the arguments.
-            let own = engine.timed(Phase::Sort, |_| {
-                own.and_then(|own| contribution(own, limits.1).ok())
-            });
+            let own = engine.timed(Phase::Sort, |_| own.map(|own| contribution(own, whole)));
+            let own = own.and_then(Result::ok).unwrap_or(Contribution::Nothing);
             let fingerprint = prepared.as_ref().map_or(0, Prepared::fingerprint);
             let refusal = prepared.as_ref().err();
             engine.timed(Phase::Exchange, |engine| {
-                engine.gather(
-                    own.unwrap_or(Contribution::Nothing),
-                    scope,
-                    fingerprint,
-                    refusal,
-                )
+                engine.gather(own, scope, fingerprint, refusal)
             })
         })?;
         let prepared = match prepared {
@@ -113,15 +107,15 @@ impl<T: Transport> Group<T> {
     }
 }
 
-/// Returns a sorted copy of an input, with room for the trailer of a message, and samples of it if it has more than
-/// `most_of_whole` bytes.
-fn contribution(prepared: &Prepared<'_>, most_of_whole: usize) -> Result<Contribution> {
+/// Returns a sorted copy of an input, with room for the trailer of a message, and samples of it if it has more than `whole`
+/// bytes.
+fn contribution(prepared: &Prepared<'_>, whole: usize) -> Result<Contribution> {
     let given = prepared.given;
     let mut copy = Buffer::unset(given.len() + TRAILER)?;
     copy.truncate(given.len());
     copy.copy_from_slice(given);
     prepared.kernel.sort(&mut copy)?;
-    if given.len() <= most_of_whole {
+    if given.len() <= whole {
         return Ok(Contribution::Whole(copy));
     }
     let samples = samples(&*prepared.kernel, &copy)?;

@@ -183,6 +183,8 @@ impl Directory {
     /// Creates a file that ranks which see the same directory find with [`Directory::sees_sign`].
     pub fn leave_sign(&mut self) -> Result<()> {
         let sign = self.sign();
+        // The host of a failed rank that has left it may lose it.
+        let _ = self.files.remove(&sign);
         match self.files.write(&sign, &[]) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 Err(refusal("create", &*self.files, &sign, &error))

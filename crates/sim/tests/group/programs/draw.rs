@@ -248,7 +248,7 @@ impl Program {
             Some(Stable | Protect | Again | Update) => {
                 bytemuck::cast_slice(&self.tagged(inputs, rank)).to_vec()
             }
-            Some(Rounds) => self.first_state(inputs, rank),
+            Some(Rounds | StoredRounds) => self.first_state(inputs, rank),
             Some(ByKey) => {
                 let keys = keys(0);
                 let values: Vec<u64> = keys.iter().map(|key| value_of(*key)).collect();
