@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use super::algorithm::{AtOnce, MadeAtOnce, attempt};
 use super::commit::{Verdict, agreed_error};
 use super::decision::Decisions;
-use super::gather::{Gathered, SIZE_BYTES};
+use super::gather::{Gathered, SIZE_BYTES, insert_by_owner};
 use super::job::{Finished, Job, JobParts, RoundResult};
 use super::{Engine, Event, Phase, RoundContext, Subcube};
 use crate::block::Block;
@@ -27,8 +27,8 @@ use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
 
 /// The parts of an input that belong to the nodes.
+#[derive(Default)]
 struct Pieces {
-    owner: Rank,
     /// The size in bytes of the piece of each node of the cube.
     sizes: Vec<usize>,
     /// The pieces of some nodes, ascending.
@@ -48,7 +48,7 @@ impl Pieces {
     }
 
     /// Reads a message with the pieces of `nodes`. `all`: the number of nodes of the cube.
-    fn read(owner: Rank, message: &Slice, nodes: &[Node], all: usize) -> Result<Pieces> {
+    fn read(message: &Slice, nodes: &[Node], all: usize) -> Result<Pieces> {
         let undecodable = || Error::internal("a message with pieces does not decode");
         let length = message.len().checked_sub(all * SIZE_BYTES);
         let length = length.ok_or_else(undecodable)?;
@@ -68,11 +68,7 @@ impl Pieces {
         if start < length {
             return Err(undecodable());
         }
-        Ok(Pieces {
-            owner,
-            sizes,
-            records,
-        })
+        Ok(Pieces { sizes, records })
     }
 }
 
@@ -80,38 +76,33 @@ impl Pieces {
 struct Divided {
     /// The decision of the first round.
     cuts: Vec<u8>,
-    /// All pieces of each input that the rank has.
-    pieces: Vec<Pieces>,
+    /// All pieces of each input that the rank has, in ascending order of owner.
+    pieces: Vec<(Rank, Pieces)>,
 }
 
 impl Divided {
     /// Divides the inputs that this rank has, at the cuts that follow from the samples of all inputs.
     fn of(algorithm: &dyn AtOnce, subcube: &Subcube, gathered: &Gathered) -> Result<Divided> {
-        let of_inputs = gathered.inputs.iter().map(|(owner, input)| {
+        let mut samples = gathered.samples.clone();
+        for (owner, input) in &gathered.inputs {
             let data = input.runs.first().map_or(&[][..], |run| &run.data);
-            Ok((*owner, algorithm.samples(data)?.into()))
-        });
-        let mut samples: Vec<(Rank, Slice)> = of_inputs.collect::<Result<_>>()?;
-        samples.extend(gathered.samples.iter().cloned());
-        samples.sort_unstable_by_key(|(owner, _)| *owner);
+            insert_by_owner(&mut samples, *owner, algorithm.samples(data)?.into());
+        }
         let cuts = algorithm.cuts(subcube, &samples)?;
-        let pieces = gathered.inputs.iter().map(|(owner, input)| {
+        let mut pieces = Vec::with_capacity(gathered.inputs.len());
+        for (owner, input) in &gathered.inputs {
             // The first node exchanges with all others in their order.
             let split = algorithm.split(&RoundContext::new(1, subcube.first, &cuts), input)?;
-            let parts = [split.keep].into_iter().chain(split.give);
-            let records = parts.map(|part| {
+            let mut of_input = Pieces::default();
+            for part in [split.keep].into_iter().chain(split.give) {
                 let run = part.runs.into_iter().next();
-                run.map(|run| run.data).unwrap_or_default()
-            });
-            let records: Vec<(Node, Slice)> = (0..).map(Node).zip(records).collect();
-            let sizes = records.iter().map(|(_, records)| records.len());
-            Ok(Pieces {
-                owner: *owner,
-                sizes: sizes.collect(),
-                records,
-            })
-        });
-        let pieces = pieces.collect::<Result<_>>()?;
+                let records = run.map(|run| run.data).unwrap_or_default();
+                let node = Node(of_input.sizes.len() as u32);
+                of_input.sizes.push(records.len());
+                of_input.records.push((node, records));
+            }
+            pieces.push((*owner, of_input));
+        }
         Ok(Divided { cuts, pieces })
     }
 
@@ -119,32 +110,31 @@ impl Divided {
     fn united(
         self,
         algorithm: &dyn AtOnce,
-        received: Vec<Pieces>,
+        received: Vec<(Rank, Pieces)>,
         nodes: &[Node],
     ) -> Result<MadeAtOnce> {
         let mut pieces = self.pieces;
-        pieces.extend(received);
-        pieces.sort_unstable_by_key(|pieces| pieces.owner);
+        for (owner, of_other) in received {
+            insert_by_owner(&mut pieces, owner, of_other);
+        }
         let counted = match mutant(Mutant::SizesOfPiecesIgnored) {
             true => 1,
             false => pieces.len(),
         };
-        let counted = pieces.iter().take(counted);
-        let nodes_in_all = pieces.first().map_or(0, |pieces| pieces.sizes.len());
+        let counted = pieces.iter().map(|(_, pieces)| pieces).take(counted);
+        let nodes_in_all = pieces.first().map_or(0, |(_, pieces)| pieces.sizes.len());
         let sizes =
             (0..nodes_in_all).map(|place| counted.clone().map(|pieces| pieces.sizes[place]).sum());
         let sizes: Vec<usize> = sizes.collect();
         let layout = algorithm.layout(&sizes);
-        let blocks = nodes.iter().map(|node| {
-            let of_node = pieces.iter().flat_map(|pieces| &pieces.records);
+        let mut blocks = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let of_node = pieces.iter().flat_map(|(_, pieces)| &pieces.records);
             let of_node = of_node.filter(|(other, records)| other == node && !records.is_empty());
             let of_node: Vec<&[u8]> = of_node.map(|(_, records)| &records[..]).collect();
-            algorithm.united(
-                &RoundContext::new(algorithm.rounds(), *node, &layout),
-                &of_node,
-            )
-        });
-        let blocks = blocks.collect::<Result<_>>()?;
+            let at = RoundContext::new(algorithm.rounds(), *node, &layout);
+            blocks.push(algorithm.united(&at, &of_node)?);
+        }
         Ok(MadeAtOnce {
             decisions: vec![self.cuts, layout],
             blocks,
@@ -245,7 +235,7 @@ impl Job<'_, '_> {
         divided: Option<&Divided>,
         subcube: &Subcube,
         gathered: &Gathered,
-    ) -> Result<Option<Vec<Pieces>>> {
+    ) -> Result<Option<Vec<(Rank, Pieces)>>> {
         let engine = &mut *self.engine;
         let me = engine.members.me();
         let mut tickets = Vec::with_capacity(gathered.samples.len());
@@ -259,14 +249,13 @@ impl Job<'_, '_> {
             };
             tickets.push((*owner, memory::for_messages(receive)?));
         }
-        let own =
-            divided.and_then(|divided| divided.pieces.iter().find(|pieces| pieces.owner == me));
+        let own = divided.and_then(|divided| divided.pieces.iter().find(|(owner, _)| *owner == me));
         for rank in &gathered.without_own {
             let mut nodes = engine.members.nodes_of(*rank);
             if mutant(Mutant::PiecesOfOwnNodeSent) {
                 nodes.retain(|node| *node == rank.home());
             }
-            let message = own.map(|own| memory::for_messages(|| own.message(&nodes)));
+            let message = own.map(|(_, own)| memory::for_messages(|| own.message(&nodes)));
             let message = message.transpose()?.unwrap_or_default();
             engine.stats.bytes_sent += message.len() as u64;
             engine.emit_message(me, *rank, message.len());
@@ -281,7 +270,7 @@ impl Job<'_, '_> {
             let message = engine.transport.take(ticket);
             engine.emit_message(owner, me, message.len());
             if !message.is_empty() {
-                received.push(Pieces::read(owner, &message, &nodes, subcube.len())?);
+                received.push((owner, Pieces::read(&message, &nodes, subcube.len())?));
             }
         }
         Ok((received.len() == gathered.samples.len()).then_some(received))
@@ -318,10 +307,12 @@ impl Job<'_, '_> {
             }
             Ok((*owner, input))
         });
+        let mut blocks = BTreeMap::new();
+        blocks.extend(nodes.into_iter().zip(made.blocks));
         Ok(Committable {
             decisions: decisions.collect::<Result<_>>()?,
             inputs: inputs.collect::<Result<_>>()?,
-            blocks: nodes.into_iter().zip(made.blocks).collect(),
+            blocks,
         })
     }
 
@@ -363,7 +354,6 @@ mod tests {
         let records =
             [&b"aaaa"[..], b"", b"bb", b"cccccc"].map(|records| Slice::copy_of(records).unwrap());
         Pieces {
-            owner: Rank(3),
             sizes: records.iter().map(|records| records.len()).collect(),
             records: (0..).map(Node).zip(records).collect(),
         }
@@ -378,7 +368,7 @@ mod tests {
             vec![Node(0), Node(1), Node(2), Node(3)],
         ] {
             let message = pieces().message(&nodes).unwrap();
-            let read = Pieces::read(Rank(3), &message, &nodes, 4).unwrap();
+            let read = Pieces::read(&message, &nodes, 4).unwrap();
             assert_eq!(read.sizes, [4, 0, 2, 6]);
             let sent = pieces()
                 .records
@@ -399,9 +389,9 @@ mod tests {
     fn a_message_with_other_pieces_is_refused() {
         let nodes = [Node(0), Node(3)];
         let message = pieces().message(&nodes).unwrap();
-        assert!(Pieces::read(Rank(3), &message, &[Node(0), Node(1)], 4).is_err());
-        assert!(Pieces::read(Rank(3), &message, &[Node(0), Node(2), Node(3)], 4).is_err());
-        assert!(Pieces::read(Rank(3), &message.part(1..message.len()), &nodes, 4).is_err());
-        assert!(Pieces::read(Rank(3), &message.part(0..15), &nodes, 4).is_err());
+        assert!(Pieces::read(&message, &[Node(0), Node(1)], 4).is_err());
+        assert!(Pieces::read(&message, &[Node(0), Node(2), Node(3)], 4).is_err());
+        assert!(Pieces::read(&message.part(1..message.len()), &nodes, 4).is_err());
+        assert!(Pieces::read(&message.part(0..15), &nodes, 4).is_err());
     }
 }

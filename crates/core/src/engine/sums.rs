@@ -56,8 +56,8 @@ impl Engine<'_> {
             }));
         }
         let mut order: Vec<usize> = (0..sums.len()).collect();
-        // Stable: the sums of one rank are sent in the order in which it receives them.
-        order.sort_by_key(|index| me.turn_of(sums[*index].to));
+        // The sums of one rank are sent in the order in which it receives them.
+        order.sort_unstable_by_key(|index| (me.turn_of(sums[*index].to), *index));
         let longest = sums.iter().map(|sum| sum.bytes).max().unwrap_or(0);
         for start in (0..longest).step_by(size) {
             let mut tickets = Vec::new();

@@ -97,11 +97,10 @@ impl Membership {
     pub fn nodes_of(&self, rank: Rank) -> Vec<Node> {
         let home = Some(rank.home()).filter(|node| self.executor(*node) == Some(rank));
         let moved = self.moved.iter().filter(|(_, executor)| **executor == rank);
-        let mut nodes: Vec<Node> = home
-            .into_iter()
-            .chain(moved.map(|(node, _)| *node))
-            .collect();
-        nodes.sort_unstable();
+        let mut nodes: Vec<Node> = moved.map(|(node, _)| *node).collect();
+        if let Some(home) = home {
+            nodes.insert(nodes.partition_point(|node| *node < home), home);
+        }
         nodes
     }
 }

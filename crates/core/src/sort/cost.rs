@@ -75,14 +75,24 @@ const CANDIDATES: [Method; 4] = [
 
 /// Returns the sort with the least prediction.
 pub fn choose(work: &Work, network: &Network) -> Choice {
-    let mut predictions = CANDIDATES.map(|method| (method, predicted(method, work, network)));
-    predictions.sort_unstable_by(|(_, one), (_, other)| one.total_cmp(other));
-    let [(method, seconds), (_, other_seconds), ..] = predictions;
-    Choice {
-        method,
-        seconds,
-        other_seconds,
+    let mut choice = Choice {
+        method: CANDIDATES[0],
+        seconds: f64::INFINITY,
+        other_seconds: f64::INFINITY,
+    };
+    for method in CANDIDATES {
+        let seconds = predicted(method, work, network);
+        if seconds < choice.seconds {
+            choice = Choice {
+                method,
+                seconds,
+                other_seconds: choice.seconds,
+            };
+        } else {
+            choice.other_seconds = choice.other_seconds.min(seconds);
+        }
     }
+    choice
 }
 
 /// The bytes of a cut without its key: its kind, and the varints of its origin and position.

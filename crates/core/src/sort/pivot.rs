@@ -447,7 +447,10 @@ fn in_order<'s>(samples: Vec<Sample<'s>>, kernel: &dyn Kernel) -> Vec<Sample<'s>
     let prefixes: Vec<u64> = samples.iter().map(prefix).collect();
     let mut order = ascending(&prefixes);
     for equal in order.chunk_by_mut(|one, other| prefixes[*one] == prefixes[*other]) {
-        equal.sort_by(|one, other| samples[*one].point.compare(&samples[*other].point, kernel));
+        equal.sort_unstable_by(|one, other| {
+            let points = [one, other].map(|index| &samples[*index].point);
+            points[0].compare(points[1], kernel).then(one.cmp(other))
+        });
     }
     order.into_iter().map(|at| samples[at].clone()).collect()
 }

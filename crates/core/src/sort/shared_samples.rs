@@ -102,16 +102,16 @@ pub(super) fn cuts(
     subcube: &Subcube,
     samples: &[(Rank, Slice)],
 ) -> Result<Vec<u8>> {
-    let weighed = samples.iter().map(|(owner, message)| {
+    let mut coarsest = 1;
+    for (_, message) in samples {
+        coarsest = coarsest.max(keys_and_weight(kernel, message)?.1);
+    }
+    let mut thinned = Vec::with_capacity(samples.len());
+    for (owner, message) in samples {
         let (keys, weight) = keys_and_weight(kernel, message)?;
-        Ok((*owner, keys, weight))
-    });
-    let weighed: Vec<(Rank, &[u8], usize)> = weighed.collect::<Result<_>>()?;
-    let coarsest = weighed.iter().map(|(_, _, weight)| *weight).max();
-    let coarsest = coarsest.unwrap_or(1);
-    let samples = weighed.into_iter();
-    let samples = samples.map(|samples| Samples::of(kernel, samples, coarsest));
-    let samples: Vec<Samples> = samples.collect::<Result<_>>()?;
+        thinned.push(Samples::of(kernel, (*owner, keys, weight), coarsest)?);
+    }
+    let samples = thinned;
     let runs: Vec<&[u8]> = samples.iter().map(|samples| &samples.records[..]).collect();
     let mut sorted = Buffer::unset(runs.iter().map(|run| run.len()).sum())?;
     kernel.merge(&runs, &mut sorted)?;

@@ -150,7 +150,10 @@ fn middle_of(order: &dyn Order, runs: &[&[u8]], low: &[usize], high: &[usize]) -
         })
         .collect();
     let record = |place: &Place| order.record(runs[place.run], place.index);
-    middles.sort_by(|(one, _), (other, _)| order.compare(record(one), record(other)));
+    middles.sort_unstable_by(|(one, _), (other, _)| {
+        let by_record = order.compare(record(one), record(other));
+        by_record.then(one.run.cmp(&other.run))
+    });
     let half = middles.iter().map(|(_, weight)| weight).sum::<usize>() / 2;
     let mut sum = 0;
     let median = middles.into_iter().find(|(_, weight)| {

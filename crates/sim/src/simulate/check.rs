@@ -270,7 +270,7 @@ impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
             all.extend(states.cloned());
         }
         if all.len() == members.cube().len() {
-            all.sort_by_key(|(node, _)| *node);
+            all.sort_unstable_by_key(|(node, _)| *node);
             let all: Vec<Slice> = all.into_iter().map(|(_, state)| state).collect();
             (self.oracle)(&all)?;
         }

@@ -258,13 +258,12 @@ impl Job<'_, '_> {
             return Ok((Some(encoding), false));
         };
         let places = (0..group.len()).flat_map(|_| 0..stripes.shares());
-        let made = places.zip(made);
-        let mut made: Vec<(usize, Buffer)> = made
-            .filter_map(|(share, made)| Some((share, made?)))
-            .collect();
-        made.sort_by_key(|(share, _)| *share);
-        for (_, bytes) in made {
-            encoding.shares.push(self.kept_share(bytes.into()));
+        let mut made: Vec<(usize, Option<Buffer>)> = places.zip(made).collect();
+        for share in 0..stripes.shares() {
+            let of_share = made.iter_mut().filter(|(other, _)| *other == share);
+            for bytes in of_share.filter_map(|(_, made)| made.take()) {
+                encoding.shares.push(self.kept_share(bytes.into()));
+            }
         }
         Ok((Some(encoding), true))
     }

@@ -10,7 +10,6 @@ use super::holders::nearest;
 use super::retained::LoadOnly;
 use crate::block::Block;
 use crate::engine::commit::agreed_error;
-use crate::engine::inputs::InputHash;
 use crate::engine::job::{Job, JobParts, run_job};
 use crate::engine::{Checks, Delivery, Engine, Event, Source, Transfer, Verdict, reported_by_all};
 use crate::members::{Rank, RankSet};
@@ -72,8 +71,9 @@ pub fn update_inputs(
     job.redundancy.held = RankSet::of(ranks, held);
     job.redundancy.raw = raw;
     let hashes = state.hashes.into_iter();
-    let hashes = hashes.filter(|(owner, _)| unchanged.contains(*owner));
-    let hashes: BTreeMap<Rank, InputHash> = hashes.collect();
+    let of_unchanged = hashes.filter(|(owner, _)| unchanged.contains(*owner));
+    let mut hashes = BTreeMap::new();
+    hashes.extend(of_unchanged);
     if !mutant(Mutant::UnchangedInputsNotVerified) {
         job.inputs.unchanged = hashes.clone();
     }

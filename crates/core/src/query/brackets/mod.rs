@@ -193,7 +193,8 @@ impl<'k> Search<'k> {
         let intervals = std::mem::take(&mut self.intervals);
         for ((mut interval, mut samples), stride) in intervals.into_iter().zip(samples).zip(strides)
         {
-            samples.sort_by(|one, other| one.compare(other, kernel));
+            // Equal ones are alike.
+            samples.sort_unstable_by(|one, other| one.compare(other, kernel));
             if stride == 1 {
                 for position in &interval.wanted {
                     let index = (position - interval.before) as usize;
