@@ -307,6 +307,7 @@ impl Job<'_, '_> {
             }
             Ok((*owner, input))
         });
+        // To collect a map sorts, which takes some KB of code for each type.
         let mut blocks = BTreeMap::new();
         blocks.extend(nodes.into_iter().zip(made.blocks));
         Ok(Committable {

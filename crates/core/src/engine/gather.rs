@@ -277,7 +277,7 @@ impl Engine<'_> {
     }
 }
 
-/// Inserts a value of an owner into a list in ascending order of owner. A sort would take more code than it saves time.
+/// Inserts a value of an owner into a short list in ascending order of owner. A sort takes some KB of code for each type.
 pub(super) fn insert_by_owner<T>(list: &mut Vec<(Rank, T)>, owner: Rank, value: T) {
     let place = list.partition_point(|(other, _)| *other < owner);
     list.insert(place, (owner, value));

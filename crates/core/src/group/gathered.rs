@@ -54,7 +54,10 @@ impl<T: Transport> Group<T> {
             let (limit, whole) = (engine.gather_limit(), engine.whole_limit());
             let own = own.filter(|own| own.given.len() <= limit);
             // A rank with an error tells the others when they agree on the arguments.
-            let own = engine.timed(Phase::Sort, |_| own.map(|own| contribution(own, whole)));
+            let nodes = engine.members().cube().len();
+            let own = engine.timed(Phase::Sort, |_| {
+                own.map(|own| contribution(own, whole, nodes))
+            });
             let own = own.and_then(Result::ok).unwrap_or(Contribution::Nothing);
             let fingerprint = prepared.as_ref().map_or(0, Prepared::fingerprint);
             let refusal = prepared.as_ref().err();
@@ -108,8 +111,8 @@ impl<T: Transport> Group<T> {
 }
 
 /// Returns a sorted copy of an input, with room for the trailer of a message, and samples of it if it has more than `whole`
-/// bytes.
-fn contribution(prepared: &Prepared<'_>, whole: usize) -> Result<Contribution> {
+/// bytes. `nodes`: the number of nodes of the cube.
+fn contribution(prepared: &Prepared<'_>, whole: usize, nodes: usize) -> Result<Contribution> {
     let given = prepared.given;
     let mut copy = Buffer::unset(given.len() + TRAILER)?;
     copy.truncate(given.len());
@@ -118,7 +121,7 @@ fn contribution(prepared: &Prepared<'_>, whole: usize) -> Result<Contribution> {
     if given.len() <= whole {
         return Ok(Contribution::Whole(copy));
     }
-    let samples = samples(&*prepared.kernel, &copy)?;
+    let samples = samples(&*prepared.kernel, &copy, nodes)?;
     Ok(Contribution::Samples {
         input: copy,
         samples,

@@ -218,11 +218,10 @@ fn cut_at<'r>(kernel: &dyn Kernel, runs: &[&'r Run], bound: &[usize]) -> Cut<&'r
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{block_of, kernel};
+    use super::super::testing::{block_of, kernel, weighed};
     use super::super::{MergeAndPlace, SampleSort, total_records};
     use super::*;
     use crate::engine::{Algorithm, AtOnce, RoundContext};
-    use crate::members::Members;
     use proptest::prelude::*;
 
     proptest! {
@@ -236,16 +235,14 @@ mod tests {
             let inputs: Vec<Vec<i32>> =
                 inputs.into_iter().map(|input| input.into_iter().map(|key| key % keys).collect()).collect();
             let kernel = kernel();
-            let mut members = Members::new(Rank(0), inputs.len());
-            members.weigh(&weights[..inputs.len()]);
-            let dimension = members.cube().dimension();
+            let (members, subcube) = weighed(&weights[..inputs.len()]);
+            let dimension = subcube.dimension;
             let sort = SampleSort { kernel: &*kernel, dimension, levels: 1 };
             let algorithm = MergeAndPlace { sort: &sort, kernel: &*kernel, dimension, dense: false, filter: None };
             let blocks = inputs.iter().enumerate().map(|(rank, input)| {
                 algorithm.prepare(block_of(rank as u32, input)).unwrap()
             });
             let blocks: Vec<Block> = blocks.collect();
-            let subcube = Subcube::of(&members, Node(0), dimension);
             let nodes: Vec<Node> = members.cube().nodes().collect();
             let made = algorithm.of_inputs(&subcube, &blocks.iter().collect::<Vec<_>>(), &nodes).unwrap();
             let mut expected = inputs.concat();

@@ -318,7 +318,7 @@ impl AtOnce for MergeAndPlace<'_> {
     }
 
     fn samples(&self, input: &[u8]) -> Result<Buffer> {
-        shared_samples::samples(self.kernel, input)
+        shared_samples::samples(self.kernel, input, self.nodes())
     }
 
     fn cuts(&self, subcube: &Subcube, samples: &[(Rank, Slice)]) -> Result<Vec<u8>> {

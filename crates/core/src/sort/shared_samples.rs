@@ -15,21 +15,27 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
-/// An input gives a sample of so many records, but not fewer and not more samples than this.
+/// An input gives a sample of so many records or fewer.
 const RECORDS_PER_SAMPLE: usize = 16;
-const FEWEST: usize = 128;
-const MOST: usize = 512;
+
+/// The least number of samples of an input with more records, for each node: a cut is then off by less than 1 % of a node's
+/// share in most cases.
+const SAMPLES_PER_NODE: usize = 16;
+
+/// More samples than this, times two, do not improve the cuts for few nodes.
+const ENOUGH: usize = 256;
 
 /// The size of the number of records that each sample stands for.
 const WEIGHT_BYTES: usize = 8;
 
 /// Returns the keys of evenly spaced records of a sorted input, and behind them the number of records that each stands for
-/// (u64).
-pub fn samples(kernel: &dyn Kernel, input: &[u8]) -> Result<Buffer> {
+/// (u64). `nodes`: the number of nodes among which the inputs are divided.
+pub fn samples(kernel: &dyn Kernel, input: &[u8], nodes: usize) -> Result<Buffer> {
     let (size, key) = (kernel.record_bytes(), kernel.key_range());
     let records = input.len() / size;
-    let most = (records / RECORDS_PER_SAMPLE).clamp(FEWEST, MOST);
-    let weight = records.div_ceil(most).next_power_of_two();
+    let wanted = (records / RECORDS_PER_SAMPLE).min(ENOUGH);
+    let wanted = wanted.max(SAMPLES_PER_NODE * nodes);
+    let weight = 1 << (records / wanted).max(1).ilog2();
     let chosen = input.chunks_exact(size).skip(weight / 2).step_by(weight);
     let mut samples = Buffer::unset(chosen.len() * key.len() + WEIGHT_BYTES)?;
     let (keys, number) = samples.split_at_mut(chosen.len() * key.len());
@@ -160,22 +166,13 @@ fn point_of<'s>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{block_of, kernel};
+    use super::super::testing::{block_of, kernel, weighed};
     use super::super::{MergeAndPlace, SampleSort};
     use super::*;
     use crate::block::Block;
     use crate::engine::{Algorithm, AtOnce, RoundContext};
-    use crate::members::Members;
     use crate::vcube::Node;
     use proptest::prelude::*;
-
-    /// The members of a group with these weights, and its cube.
-    fn cube(weights: &[u8]) -> (u32, Subcube) {
-        let mut members = Members::new(Rank(0), weights.len());
-        members.weigh(weights);
-        let dimension = members.cube().dimension();
-        (dimension, Subcube::of(&members, Node(0), dimension))
-    }
 
     proptest! {
         /// The pieces of sorted inputs at the cuts are consecutive parts of the result, the same as those of rounds with the
@@ -187,7 +184,8 @@ mod tests {
             weights in prop::collection::vec(0_u8..17, 10),
         ) {
             let kernel = kernel();
-            let (dimension, subcube) = cube(&weights[..inputs.len()]);
+            let (_, subcube) = weighed(&weights[..inputs.len()]);
+            let dimension = subcube.dimension;
             let sort = SampleSort { kernel: &*kernel, dimension, levels: 1 };
             let algorithm = MergeAndPlace { sort: &sort, kernel: &*kernel, dimension, dense: false, filter: None };
             let blocks = inputs.iter().enumerate().map(|(rank, input)| {
@@ -244,7 +242,7 @@ mod tests {
             weights in prop::collection::vec(0_u32..64, 5),
         ) {
             let kernel = kernel();
-            let (_, subcube) = cube(&[1; 4]);
+            let (_, subcube) = weighed(&[1; 4]);
             let messages = messages.into_iter().zip(weights).enumerate().map(|(rank, (mut message, weight))| {
                 message.extend((1_u64 << weight).to_le_bytes());
                 (Rank(rank as u32), Slice::copy_of(&message).unwrap())
@@ -264,13 +262,33 @@ mod tests {
         assert!(keys_and_weight(&*kernel, &4_u64.to_le_bytes()).is_ok());
     }
 
-    /// With as many records as a sample stands for, or fewer, an input gives all of them.
+    /// With fewer records than two for each sample, an input gives all of them.
     #[test]
     fn few_records_are_all_samples() {
         let kernel = kernel();
-        let input: Vec<u8> = (0..FEWEST as i32).flat_map(i32::to_le_bytes).collect();
-        let samples = samples(&*kernel, &input).unwrap();
-        assert_eq!(samples[..input.len()], input[..]);
-        assert_eq!(samples[input.len()..], 1_u64.to_le_bytes());
+        for records in [0, 1, 8 * SAMPLES_PER_NODE, 16 * SAMPLES_PER_NODE - 1] {
+            let input: Vec<u8> = (0..records as i32).flat_map(i32::to_le_bytes).collect();
+            let samples = samples(&*kernel, &input, 8).unwrap();
+            assert_eq!(samples[..input.len()], input[..]);
+            assert_eq!(samples[input.len()..], 1_u64.to_le_bytes());
+        }
+    }
+
+    #[test]
+    fn more_nodes_and_more_records_give_more_samples() {
+        let kernel = kernel();
+        let number = |records: usize, nodes: usize| {
+            let input = vec![0; 4 * records];
+            (samples(&*kernel, &input, nodes).unwrap().len() - WEIGHT_BYTES) / 4
+        };
+        for (records, nodes) in [(1024, 8), (1500, 8), (1100, 64), (100_000, 8), (131_072, 2)] {
+            let least = (records / RECORDS_PER_SAMPLE).min(ENOUGH);
+            let least = least.max(SAMPLES_PER_NODE * nodes).min(records);
+            let number = number(records, nodes);
+            assert!(
+                (least..=2 * least).contains(&number),
+                "{records} {nodes}: {number}"
+            );
+        }
     }
 }

@@ -27,6 +27,14 @@ fn block_of_bytes(rank: u32, bytes: &[u8]) -> Block {
     Block::input(Rank(rank), Slice::copy_of(bytes).unwrap())
 }
 
+/// The members of a group with these weights, and its cube.
+pub fn weighed(weights: &[u8]) -> (Members, Subcube) {
+    let mut members = Members::new(Rank(0), weights.len());
+    members.weigh(weights);
+    let cube = Subcube::of(&members, Node(0), members.cube().dimension());
+    (members, cube)
+}
+
 pub fn bytes_of(inputs: &[Vec<i32>]) -> Vec<Vec<u8>> {
     let inputs = inputs.iter();
     inputs

@@ -75,9 +75,9 @@ fn read_list<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> 
 
 /// The words that are written.
 const WORDS: &str = "ranks, seed, records, arrays, keys, algorithm, store, repair, fan_out, hosts, sorts, protects, \
-                     updates, recoveries, gathers, samplers, mutant, dense, tagged, checks, reloads, lies, corrupt, exclusions, \
-                     speeds, gain, loop, tree, sink, links, quorum, spares, damage, power, sync, timed, wrong_words, \
-                     refuse, failures";
+                     updates, recoveries, gathers, samplers, mutant, dense, tagged, checks, reloads, lies, corrupt, \
+                     exclusions, speeds, gain, loop, tree, sink, links, quorum, spares, damage, power, sync, timed, \
+                     wrong_words, refuse, failures";
 
 /// The words that are only read.
 const OLD_WORDS: &str = "lose, turns, own, rot, spoil, plant, set_mutant";

@@ -94,8 +94,8 @@ pub struct Trial {
     /// Whether the ranks give their inputs to all others first, and need no rounds if none fails. It has an effect only
     /// where a group would do so ([`Trial::may_gather`]).
     pub gathers: bool,
-    /// Of the ranks that gather inputs, those whose number is a multiple of this give samples to the ranks that hold no copies;
-    /// 0: none.
+    /// Of the ranks that gather inputs, those whose number is a multiple of this give samples to the ranks that hold no
+    /// copies; 0: none.
     pub samplers: usize,
     /// Whether the job is a loop of the program's own that sorts with checkpoints.
     pub custom_loop: bool,

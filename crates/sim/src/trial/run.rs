@@ -293,14 +293,15 @@ fn gather(
     context: &mut JobContext<'_, '_>,
     prepared: &Result<(Box<dyn Kernel>, Buffer)>,
 ) -> Result<Attempt> {
-    let me = context.engine.members().me();
+    let members = context.engine.members();
+    let (me, nodes) = (members.me(), members.cube().len());
     let given = prepared.as_ref().ok().and_then(|(kernel, input)| {
         let mut input = Buffer::copy_of(input).ok()?;
         kernel.sort(&mut input).ok()?;
         if !trial.is_sampler(me) {
             return Some(Contribution::Whole(input));
         }
-        let samples = samples(&**kernel, &input).ok()?;
+        let samples = samples(&**kernel, &input, nodes).ok()?;
         Some(Contribution::Samples { input, samples })
     });
     let given = given.unwrap_or(Contribution::Nothing);

@@ -1,4 +1,4 @@
-//! Sorts of small inputs, which every rank receives, with wrong arguments and failures at once.
+//! Sorts of small inputs, which every rank receives, or samples of them, with wrong arguments and failures at once.
 
 use super::redundancy::whole;
 use super::*;

@@ -72,6 +72,7 @@ pub fn update_inputs(
     job.redundancy.raw = raw;
     let hashes = state.hashes.into_iter();
     let of_unchanged = hashes.filter(|(owner, _)| unchanged.contains(*owner));
+    // To collect a map sorts, which takes some KB of code for each type.
     let mut hashes = BTreeMap::new();
     hashes.extend(of_unchanged);
     if !mutant(Mutant::UnchangedInputsNotVerified) {
