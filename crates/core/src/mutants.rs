@@ -157,6 +157,10 @@ mutants! {
     GatheredOfOtherJobUsed,
     /// A rank with a wrong argument does not say so if a failure interrupts the step in which inputs are gathered.
     RefusalOfGatherForgotten,
+    /// A rank waits until its messages of two parts are sent before it receives such messages.
+    SendsInPartsAwaited,
+    /// The second part of a gathered input counts as all of it, if a rank failed before the first one arrived.
+    SecondPartsCountAsInputs,
     /// The holders of copies get samples of an input, too.
     HoldersGetSamples,
     /// A rank with the nodes of failed ranks gets the pieces of its own node alone.

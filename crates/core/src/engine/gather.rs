@@ -4,6 +4,9 @@
 //! samples to all others. One message between each pair of ranks is all of this. Then every rank can divide the records
 //! of all ranks in the same way, without a root that decides ([`finish_gathered`](super::finish_gathered)).
 //!
+//! A message of 4 to 8 KB is sent in two parts ([`FIRST_PART`]). But a holder of a copy gets the input in one message, so that
+//! it has all of it as early as possible.
+//!
 //! A rank with an input that is too large, or that has a reason to run the rounds, states it in its message. As all
 //! ranks read the same of each message, all of them continue with the rounds, without an agreement. If a rank fails in
 //! the meantime, some ranks may have read its message and others not. The agreement that follows fails, whether it is
@@ -41,21 +44,37 @@ const WHOLE_PART: usize = 8;
 /// The greatest size of samples.
 const MOST_OF_SAMPLES: usize = 16 << 10;
 
-/// The end of a message, behind the records or samples: the fingerprint of the job (u64), and the kind of the content
-/// (u64).
+/// The size of the first part of a message of two. Open MPI by default takes a system call for each message of more than
+/// about 4000 bytes over shared memory; two messages without one are faster, and three are not.
+const FIRST_PART: usize = 3968;
+
+/// The first part has at most this part of the longest message.
+const PART_OF_LONGEST: usize = 128;
+
+/// The size of the end of a message ([`trailer`]).
 pub const TRAILER: usize = 16;
 
 /// The size of the size of a piece (u32), of which a message with pieces has one for each node.
 pub(super) const SIZE_BYTES: usize = 4;
 
 /// The kind of a message without content.
-const NOTHING: u64 = 0;
+const NOTHING: u32 = 0;
 /// The kind of a message with an input that all ranks receive.
-pub const WHOLE: u64 = 1;
+pub const WHOLE: u32 = 1;
 /// The kind of a message with an input that only the holders of its copies receive.
-pub const FOR_HOLDERS: u64 = 2;
+pub const FOR_HOLDERS: u32 = 2;
 /// The kind of a message with samples of such an input.
-const SAMPLES: u64 = 3;
+const SAMPLES: u32 = 3;
+
+/// Returns the end of a message, behind the records or samples: the fingerprint of the job (u64), the kind of the content
+/// (u32), and its size (u32).
+pub fn trailer(fingerprint: u64, kind: u32, size: usize) -> [u8; TRAILER] {
+    let mut trailer = [0; TRAILER];
+    let kind_and_size = u64::from(kind) | (size as u64) << u32::BITS;
+    let numbers = [fingerprint, kind_and_size].map(u64::to_le_bytes);
+    trailer.copy_from_slice(numbers.as_flattened());
+    trailer
+}
 
 /// The content of a rank's messages to the others.
 pub enum Contribution {
@@ -102,11 +121,13 @@ impl Gathered {
     }
 }
 
-/// A message of the step without its trailer.
+/// A message of the step without its trailer, or the second part of one.
 struct Received {
     content: Slice,
     fingerprint: u64,
-    kind: u64,
+    kind: u32,
+    /// The size of the first part. 0: this is the whole message.
+    missing: usize,
 }
 
 impl Received {
@@ -114,11 +135,13 @@ impl Received {
         let undecodable = || Error::internal("a message with an input does not decode");
         let length = message.len().checked_sub(TRAILER).ok_or_else(undecodable)?;
         let (numbers, _) = message[length..].as_chunks::<8>();
-        let [fingerprint, kind] = [numbers[0], numbers[1]].map(u64::from_le_bytes);
+        let [fingerprint, kind_and_size] = [numbers[0], numbers[1]].map(u64::from_le_bytes);
+        let size = (kind_and_size >> u32::BITS) as usize;
         Ok(Received {
             content: message.part(0..length),
             fingerprint,
-            kind,
+            kind: kind_and_size as u32,
+            missing: size.checked_sub(length).ok_or_else(undecodable)?,
         })
     }
 }
@@ -208,11 +231,14 @@ impl Engine<'_> {
                 }
                 _ => &messages.input,
             };
-            self.stats.bytes_sent += message.len() as u64;
-            self.emit_message(me, *rank, message.len());
-            self.transport.send(*rank, message.clone())?;
+            // A holder would receive the first part after the second parts of all other ranks.
+            match holders.contains(rank) && others.len() > 1 {
+                true => self.send_in_one(*rank, message.clone())?,
+                false => self.send_in_parts(*rank, message)?,
+            }
         }
-        let is_interrupted = self.transport.settle()? == Flow::Interrupted;
+        let (flow, mut arrived) = self.settle_messages(&mut tickets)?;
+        let is_interrupted = flow == Flow::Interrupted;
         if is_interrupted {
             self.late_messages = tickets.iter().map(|(_, ticket)| *ticket).collect();
             // Other ranks may agree on the arguments already.
@@ -220,14 +246,14 @@ impl Engine<'_> {
             let verdict = self.commit(false, known)?;
             self.late_messages.clear();
             tickets.retain(|(_, ticket)| self.transport.is_complete(*ticket));
+            for (from, ticket) in tickets {
+                arrived.push((from, self.take_message(from, ticket)));
+            }
             if let Verdict::Failed(status) = verdict {
-                tickets
-                    .into_iter()
-                    .for_each(|(_, ticket)| drop(self.transport.take(ticket)));
                 return Err(agreed_error(status, known.cloned()));
             }
         }
-        let gathered = self.read_gathered(messages.input, fingerprint, tickets)?;
+        let gathered = self.read_gathered(messages.input, fingerprint, arrived)?;
         Ok(Gathered {
             is_complete: gathered.is_complete
                 && (!is_interrupted || mutant(Mutant::GatheredInSpiteOfFailure)),
@@ -236,17 +262,80 @@ impl Engine<'_> {
         })
     }
 
+    /// The size of the first part of a message of two.
+    fn first_part(&self) -> usize {
+        let most = self.transport.eager_limit() / PART_OF_LONGEST;
+        FIRST_PART.min(most).max(1)
+    }
+
+    /// Sends a message; one of some size in two parts, of which the second one is sent first. Its trailer tells that there
+    /// is another.
+    fn send_in_parts(&mut self, to: Rank, message: &Slice) -> Result<()> {
+        let first = self.first_part();
+        if (message.len() - TRAILER) / first != 1 {
+            return self.send_in_one(to, message.clone());
+        }
+        self.send_in_one(to, message.part(first..message.len()))?;
+        self.send_in_one(to, message.part(0..first))
+    }
+
+    fn send_in_one(&mut self, to: Rank, message: Slice) -> Result<()> {
+        self.stats.bytes_sent += message.len() as u64;
+        self.emit_message(self.members.me(), to, message.len());
+        self.transport.send(to, message)
+    }
+
+    /// Waits for the messages of these receives, and for the first parts of those that are sent in two. Returns the messages,
+    /// and removes their receives from the list. If a rank fails, there may be second parts among them.
+    fn settle_messages(
+        &mut self,
+        tickets: &mut Vec<(Rank, Ticket)>,
+    ) -> Result<(Flow, Vec<(Rank, Slice)>)> {
+        let mut arrived = Vec::with_capacity(tickets.len());
+        // A first part is not received before the second one, so that a send of it may not end yet.
+        let flow = match mutant(Mutant::SendsInPartsAwaited) {
+            true => self.transport.settle()?,
+            false => self.transport.settle_receives()?,
+        };
+        if flow == Flow::Interrupted {
+            return Ok((flow, arrived));
+        }
+        let mut awaited = Vec::new();
+        for (from, ticket) in tickets.drain(..) {
+            let message = self.take_message(from, ticket);
+            let missing = Received::read(&message)?.missing;
+            if missing > 0 {
+                let receive = || self.transport.receive(from, missing);
+                awaited.push((arrived.len(), memory::for_messages(receive)?));
+            }
+            arrived.push((from, message));
+        }
+        let flow = self.transport.settle()?;
+        if flow == Flow::Done {
+            for (place, ticket) in awaited {
+                let (from, second) = &arrived[place];
+                let first = self.take_message(*from, ticket);
+                let message = || Buffer::concatenated(&[&first, second]);
+                arrived[place].1 = memory::for_messages(message)?.into();
+            }
+        }
+        Ok((flow, arrived))
+    }
+
+    fn take_message(&mut self, from: Rank, ticket: Ticket) -> Slice {
+        let message = self.transport.take(ticket);
+        self.emit_message(from, self.members.me(), message.len());
+        message
+    }
+
     fn read_gathered(
         &mut self,
         own: Slice,
         fingerprint: u64,
-        tickets: Vec<(Rank, Ticket)>,
+        arrived: Vec<(Rank, Slice)>,
     ) -> Result<Gathered> {
-        let me = self.members.me();
-        let mut messages = vec![(me, own)];
-        for (rank, ticket) in tickets {
-            let message = self.transport.take(ticket);
-            self.emit_message(rank, me, message.len());
+        let mut messages = vec![(self.members.me(), own)];
+        for (rank, message) in arrived {
             insert_by_owner(&mut messages, rank, message);
         }
         let mut gathered = Gathered {
@@ -256,6 +345,10 @@ impl Engine<'_> {
         };
         for (owner, message) in messages {
             let received = Received::read(&message)?;
+            if received.missing > 0 && !mutant(Mutant::SecondPartsCountAsInputs) {
+                gathered.is_complete = false;
+                continue;
+            }
             let is_same = received.fingerprint == fingerprint;
             gathered.is_complete &= is_same && received.kind != NOTHING;
             gathered.is_sampled |= received.kind != WHOLE;
@@ -304,8 +397,9 @@ impl Contribution {
     }
 
     fn messages(self, fingerprint: u64) -> Result<Messages> {
-        let message = |mut content: Buffer, kind: u64| -> Result<Slice> {
-            content.append([fingerprint, kind].map(u64::to_le_bytes).as_flattened())?;
+        let message = |mut content: Buffer, kind: u32| -> Result<Slice> {
+            let size = content.len();
+            content.append(&trailer(fingerprint, kind, size))?;
             Ok(content.into())
         };
         Ok(match self {

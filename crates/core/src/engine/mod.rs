@@ -41,7 +41,7 @@ pub use at_once::finish_gathered;
 pub use commit::{Engine, EngineContext, Verdict, agreed_error};
 pub use decision::Decisions;
 pub use exchange::{ControlMessage, Delivery, ENCLOSED_PART, Transfer};
-pub use gather::{Contribution, FOR_HOLDERS, Gathered, TRAILER, WHOLE};
+pub use gather::{Contribution, FOR_HOLDERS, Gathered, TRAILER, WHOLE, trailer};
 pub use handshake::{Handshake, handshake, reported_by_all, sum};
 pub use inputs::{InputHash, InputHasher, Source};
 pub use integrity::{Accusation, Checks};

@@ -54,10 +54,11 @@ pub struct Agreed {
 /// Messages, agreement, time and (for tests with real crashes) termination.
 ///
 /// Messages from one rank to another arrive in the order in which they were sent, and match the receives
-/// there in the order in which these were posted. Nothing blocks except [`settle`], [`agree`] and
+/// there in the order in which these were posted. Nothing blocks except [`settle`], [`settle_receives`], [`agree`] and
 /// [`recover`], and these end although ranks fail.
 ///
 /// [`settle`]: Transport::settle
+/// [`settle_receives`]: Transport::settle_receives
 /// [`agree`]: Transport::agree
 /// [`recover`]: Transport::recover
 pub trait Transport {
@@ -95,6 +96,9 @@ pub trait Transport {
 
     /// Waits until everything posted is complete, or a rank fails.
     fn settle(&mut self) -> Result<Flow>;
+
+    /// Waits until every posted receive is complete, or a rank fails. Sends may still be in progress.
+    fn settle_receives(&mut self) -> Result<Flow>;
 
     /// Returns whether all bytes of a receive have arrived. False for a ticket that is unknown.
     fn is_complete(&self, ticket: Ticket) -> bool;

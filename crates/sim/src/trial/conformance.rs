@@ -27,6 +27,12 @@ pub const CONFORMANCE_CASES: &[ConformanceCase] = &[
         run: messages_in_order,
     },
     ConformanceCase {
+        name: "receives settle before sends that no rank receives yet",
+        ranks: 3,
+        victims: &[],
+        run: receives_before_sends,
+    },
+    ConformanceCase {
         name: "agreement is the AND of all flags",
         ranks: 4,
         victims: &[],
@@ -113,6 +119,33 @@ fn messages_in_order(transport: &mut dyn Transport) -> Result<()> {
         }
     }
     expect_messages(transport, tickets)?;
+    expect_no_fault(transport)
+}
+
+fn receives_before_sends(transport: &mut dyn Transport) -> Result<()> {
+    let me = transport.me();
+    let sizes = [10, 3 * transport.eager_limit()];
+    let others = others(transport);
+    for other in &others {
+        for (number, bytes) in sizes.into_iter().enumerate() {
+            transport.send(*other, payload(me, number, bytes)?)?;
+        }
+    }
+    let mut receive = |number: usize| -> Result<Vec<(Ticket, Slice)>> {
+        let expected = others.iter().map(|other| {
+            let expected = payload(*other, number, sizes[number])?;
+            Ok((transport.receive(*other, sizes[number])?, expected))
+        });
+        let receives = expected.collect::<Result<Vec<_>>>()?;
+        expect(
+            transport.settle_receives()? == Flow::Done,
+            "the wait was interrupted without a new failure",
+        )?;
+        Ok(receives)
+    };
+    let mut receives = receive(0)?;
+    receives.extend(receive(1)?);
+    expect_messages(transport, receives)?;
     expect_no_fault(transport)
 }
 

@@ -10,7 +10,7 @@ use super::{SortOutcome, StoreKind, TestRecord, TreeUse, Trial, TrialRun};
 use crate::harness::chunk_bytes;
 use crate::transport::Received;
 use ftsort_core::block::Block;
-use ftsort_core::engine::{ENCLOSED_PART, FOR_HOLDERS, WHOLE};
+use ftsort_core::engine::{ENCLOSED_PART, FOR_HOLDERS, WHOLE, trailer};
 use ftsort_core::group::many::unknown_counts;
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_kernels::buffer::Buffer;
@@ -191,8 +191,7 @@ fn was_gathered(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: 
     } else {
         WHOLE
     };
-    let trailer = [trial.fingerprint(job), kind].map(u64::to_le_bytes);
-    message.extend(trailer.as_flattened());
+    message.extend(trailer(trial.fingerprint(job), kind, message.len()));
     trial.may_gather()
         && rooms_of(run, (job, owner, holder), &message)
             .next()

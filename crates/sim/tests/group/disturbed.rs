@@ -76,6 +76,10 @@ impl Transport for Disturbed<'_> {
         self.inner.settle()
     }
 
+    fn settle_receives(&mut self) -> Result<Flow> {
+        self.inner.settle_receives()
+    }
+
     fn is_complete(&self, ticket: Ticket) -> bool {
         self.inner.is_complete(ticket)
     }

@@ -42,6 +42,22 @@ fn failures_of_four_ranks_that_gather_inputs() {
     }
 }
 
+/// Messages to ranks that hold no copies are sent in two parts, if their sizes are in some range.
+#[test]
+fn failures_while_inputs_are_sent_in_parts() {
+    for seed in 1..=sized(6, 30) {
+        for job in [
+            "store=none",
+            "store=memory:1 recoveries=1",
+            "store=memory:1 samplers=2",
+        ] {
+            let line = format!("ranks=3 seed={seed} records=63 {SORT} {job}");
+            search(&line, sized(1, 2), false, false);
+        }
+    }
+    every_refusal(&format!("ranks=3 seed=3 records=63 {SORT} store=none"), 1);
+}
+
 /// The ranks learn in the step that some inputs are too large, and take rounds without an agreement.
 #[test]
 fn failures_while_some_inputs_are_too_large_to_be_gathered() {

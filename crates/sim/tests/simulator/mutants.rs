@@ -65,6 +65,14 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             let line = "ranks=4 records=6 algorithm=samplesort store=memory:1 recoveries=1 samplers=1 gathers=1";
             Some((line, 1))
         }
+        Mutant::SecondPartsCountAsInputs => {
+            let line = "ranks=3 records=32 algorithm=samplesort store=memory:1 gathers=1";
+            Some((line, 1))
+        }
+        Mutant::SendsInPartsAwaited => Some((
+            "ranks=2 records=44 algorithm=samplesort store=none gathers=1",
+            0,
+        )),
         Mutant::PiecesOfOwnNodeSent => {
             let line = "ranks=4 records=6 algorithm=samplesort store=memory:1 sorts=2 spares=1 samplers=1 gathers=1";
             Some((line, 1))

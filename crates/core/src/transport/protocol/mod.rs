@@ -114,10 +114,20 @@ impl<F: MpiApi> Protocol<F> {
         }
     }
 
-    /// Polls until everything posted is complete, or a rank fails.
-    fn wait_for_messages(&mut self) -> Result<Flow> {
+    /// Polls until everything posted is complete, or a rank fails. `sends`: sends included.
+    fn wait_for_messages(&mut self, sends: bool) -> Result<Flow> {
+        if self.unsent {
+            return Ok(Flow::Interrupted);
+        }
+        self.watch.begin(self.mpi.now());
+        let flow = self.poll_messages(sends)?;
+        self.watch.end(&mut self.mpi);
+        Ok(flow)
+    }
+
+    fn poll_messages(&mut self, sends: bool) -> Result<Flow> {
         let mut tests_all = true;
-        while !self.pending.is_settled() {
+        while !self.pending.is_settled(sends) {
             let before = self.pending.open();
             if self.pending.poll(&mut self.mpi, tests_all)? == Outcome::Failed {
                 return Ok(Flow::Interrupted);
@@ -198,13 +208,11 @@ impl<F: MpiApi> Transport for Protocol<F> {
     }
 
     fn settle(&mut self) -> Result<Flow> {
-        if self.unsent {
-            return Ok(Flow::Interrupted);
-        }
-        self.watch.begin(self.mpi.now());
-        let flow = self.wait_for_messages()?;
-        self.watch.end(&mut self.mpi);
-        Ok(flow)
+        self.wait_for_messages(true)
+    }
+
+    fn settle_receives(&mut self) -> Result<Flow> {
+        self.wait_for_messages(false)
     }
 
     fn is_complete(&self, ticket: Ticket) -> bool {

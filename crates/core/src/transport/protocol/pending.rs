@@ -84,8 +84,10 @@ impl Pending {
         self.open.len()
     }
 
-    pub fn is_settled(&self) -> bool {
-        self.open.is_empty()
+    /// Whether all receives are complete, and all sends too if these count.
+    pub fn is_settled(&self, sends: bool) -> bool {
+        let mut open = self.open.iter();
+        open.all(|open| !sends && open.purpose == Purpose::Send)
     }
 
     /// The number of messages in which a payload of `length` bytes travels. An empty one is a message too.

@@ -501,7 +501,7 @@ fn a_changed_source_is_noticed(step: u32) -> bool {
 
 #[test]
 fn a_source_that_changes_is_an_error() {
-    assert!(a_changed_source_is_noticed(steps(1) * 3 / 4));
+    assert!(a_changed_source_is_noticed(steps(1) * 5 / 8));
 }
 
 /// The mutants of external sorts, and the test that detects each.
@@ -553,7 +553,7 @@ fn every_mutant_of_an_external_sort_is_detected() {
             parts::resumed_without_a_file().is_err()
         }),
         (Mutant::ChangedSourceAccepted, || {
-            !a_changed_source_is_noticed(steps(1) * 3 / 4)
+            !a_changed_source_is_noticed(steps(1) * 5 / 8)
         }),
     ];
     assert_detected(&detected);

@@ -82,17 +82,23 @@ fn a_job_that_ended_at_any_step_is_resumed() {
 /// A source that is shorter than the output of a job that ended while it wrote.
 pub fn with_a_longer_output() -> World {
     static LATE: OnceLock<u32> = OnceLock::new();
-    let late = *LATE.get_or_init(|| steps(0) * 7 / 8);
-    let world = World::new(143);
-    let failures: Vec<Failure> = (0..RANKS).map(|rank| crash(rank, late)).collect();
-    job(&world, RANKS, (1, &failures), false).expect("no hang");
-    let files = world.output.borrow();
-    let left = files.content("sorted.partial").map(<[u8]>::len);
-    assert!(
-        left.is_some_and(|left| left > 60 * RECORD_BYTES),
-        "{left:?}"
-    );
-    drop(files);
+    let ended_at = |step: u32| {
+        let world = World::new(143);
+        let failures: Vec<Failure> = (0..RANKS).map(|rank| crash(rank, step)).collect();
+        job(&world, RANKS, (1, &failures), false).expect("no hang");
+        world
+    };
+    let has_a_long_output = |step: &u32| {
+        let world = ended_at(*step);
+        let files = world.output.borrow();
+        let left = files.content("sorted.partial").map(<[u8]>::len);
+        left.is_some_and(|left| left > 60 * RECORD_BYTES)
+    };
+    let late = LATE.get_or_init(|| {
+        let late = (1..=steps(0)).rev().find(has_a_long_output);
+        late.expect("a job that ends while it writes")
+    });
+    let world = ended_at(*late);
     *world.source.borrow_mut() = records(40);
     world
 }
