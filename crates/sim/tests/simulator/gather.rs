@@ -45,7 +45,7 @@ fn failures_of_four_ranks_that_gather_inputs() {
 /// Messages to ranks that hold no copies are sent in two parts, if their sizes are in some range.
 #[test]
 fn failures_while_inputs_are_sent_in_parts() {
-    for seed in 1..=sized(6, 30) {
+    for seed in 1..=sized(6, 12) {
         for job in [
             "store=none",
             "store=memory:1 recoveries=1",
@@ -61,7 +61,7 @@ fn failures_while_inputs_are_sent_in_parts() {
 /// The ranks learn in the step that some inputs are too large, and take rounds without an agreement.
 #[test]
 fn failures_while_some_inputs_are_too_large_to_be_gathered() {
-    for seed in 1..=sized(4, 40) {
+    for seed in 1..=sized(4, 12) {
         let samplers = seed % 3;
         let line = format!(
             "ranks=3 seed={seed} records=9000 samplers={samplers} {SORT} store=memory:1 recoveries=1"

@@ -116,7 +116,7 @@ fn every_crash_while_the_only_holder_is_excluded() {
 fn crashes_after_a_failure_in_the_last_round() {
     let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort recoveries=1";
     let steps = steps_after(line, Rank(0), |commit| commit.round == 1);
-    for step in steps.into_iter().step_by(sized(4, 1)) {
+    for step in steps.into_iter().step_by(sized(4, 2)) {
         search(&format!("{line} failures=0@{step}"), 2, false, false);
     }
 }
