@@ -4,7 +4,7 @@
 //! all the same.
 
 use super::oracle::{Living, judge_result};
-use super::tree_checks::judge_tree;
+use super::tree_checks::{judge_tree, may_refuse};
 use super::{SortOutcome, Trial, TrialRun};
 use crate::transport::{Failure, FailureMode, SLOW_SECONDS};
 use ftsort_core::members::Rank;
@@ -54,8 +54,12 @@ fn judge_job(trial: &Trial, job: usize, outcomes: &[Option<SortOutcome>]) -> Opt
         .collect();
     let unexpected = returned.iter().find_map(|(rank, outcome)| {
         let error = outcome.result.as_ref().err()?;
-        let is_expected =
-            error.status == Status::Mpi || crashes && error.status == Status::DataLost;
+        let is_expected = match error.status {
+            Status::Mpi => true,
+            Status::DataLost => crashes,
+            Status::Argument => may_refuse(trial, outcome),
+            _ => false,
+        };
         (!is_expected).then(|| format!("rank {rank} returns another error: {error}"))
     });
     if unexpected.is_some() {

@@ -89,6 +89,15 @@ fn no_rank_gives_up_a_slow_rank() {
     }
 }
 
+/// Without a timeout, too, the ranks refuse a tree with these links.
+#[test]
+fn a_tree_without_a_path_to_its_sink_is_refused_although_a_rank_hangs() {
+    let line = "ranks=2 records=1 store=memory:2 tree=merge links=0-1 timed=1";
+    for failure in ["0@45s", "0@62h", "1@36s"] {
+        expect_correct(&parse(&format!("{line} failures={failure}")));
+    }
+}
+
 /// A rank fails or is slow, and another is stopped.
 #[test]
 fn random_faults_together_end_in_a_result_or_an_error() {
