@@ -2,7 +2,7 @@
 
 use super::collectives::sorted_merge;
 use super::*;
-use ftsort_core::engine::{MessageEvent, Phase, Span};
+use ftsort_core::engine::{MessageEvent, Phase, Span, TRAILER};
 use ftsort_kernels::error::Finding;
 
 /// The reports of one rank.
@@ -123,6 +123,35 @@ fn the_observer_sees_corruptions() {
             Ok(parts(&sorted))
         });
         assert_eq!(joined(outcomes), all_keys(4), "{plan}");
+    }
+}
+
+/// A message of some size is sent in two parts, except to the holder of the copy.
+#[test]
+fn a_holder_gets_an_input_in_one_message_and_other_ranks_in_two() {
+    let outcomes = play(4, 1, |rank, transport, _| {
+        let (services, reports) = observed(rank);
+        let mut group = Group::new(transport, GroupConfig::default(), services)?;
+        let input: Vec<i32> = keys(rank).into_iter().cycle().take(50).collect();
+        group.sort_keys(&input)?;
+        let sent_to = |to: Rank| -> Vec<usize> {
+            let reports = reports.borrow();
+            let messages = reports.messages.iter();
+            let messages = messages.filter(|message| (message.from, message.to) == (rank, to));
+            messages.map(|message| message.bytes).collect()
+        };
+        let others = Rank::all(4).filter(|other| *other != rank);
+        let mut sizes: Vec<Vec<usize>> = others.map(sent_to).collect();
+        sizes.sort();
+        Result::Ok(sizes)
+    });
+    let (whole, first) = (50 * size_of::<i32>() + TRAILER, 128);
+    let in_two = vec![whole - first, first];
+    for sizes in outcomes.into_iter().flatten() {
+        assert_eq!(
+            sizes.unwrap(),
+            [in_two.clone(), in_two.clone(), vec![whole]]
+        );
     }
 }
 
