@@ -190,9 +190,12 @@ fn blocks_are_recovered_although_there_is_no_memory_for_copies() {
         let mut group = Group::new(transport, config, services)?;
         let mut sorted = group.sort_keys(&many(keys(rank)))?;
         fail_in(&mut group, 10, 1)?;
-        adjusted.limit.set(adjusted.budget.used() + memory);
-        let error = refusal(group.recover(&mut sorted))?;
-        assert_eq!(error.status, Status::Memory);
+        // The second one, which makes copies alone, is refused, too.
+        for memory in [memory, 1 << 19] {
+            adjusted.limit.set(adjusted.budget.used() + memory);
+            let error = refusal(group.recover(&mut sorted))?;
+            assert_eq!(error.status, Status::Memory);
+        }
         all_recovered.borrow_mut().push(parts(&sorted));
         adjusted.limit.set(usize::MAX);
         group.recover(&mut sorted)?;
