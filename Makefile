@@ -20,7 +20,7 @@ WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" ex
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
 	@echo "make check          the tests that every change must pass (8 minutes on 2 cores, builds included)"
-	@echo "make check-all      all tests at full size, and the optimised library (less than an hour)"
+	@echo "make check-all      all tests at full size, and the optimised library (more than an hour)"
 	@echo "make sanitize       AddressSanitizer on the kernels and on the programs of the MPI tests"
 	@echo "make races          ThreadSanitizer on the threads of kernels, monitors and probes"
 	@echo "make coverage       lines of the protocol that no unit test and no simulated trial executes"
@@ -191,8 +191,15 @@ explore: setup
 	$(RUN) cargo build --release -p ftsort-sim
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 1000000'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 5000 --ranks 9-64'
+	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 5000 --ranks 1-64 --store parity:1:8 --store parity:2:8 \
+	  --store parity:3:5'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --memo "ranks=4 store=memory:1"'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --failures 2 "ranks=8 store=memory:1"'
+	for job in "1:8 protects=2 algorithm=samplesort" "1:8 protects=2 algorithm=bitonic" "1:8 recoveries=2 algorithm=bitonic" \
+	  "1:8 protects=1 updates=2 algorithm=bitonic" "2:8 protects=2 updates=1" "1:2 protects=1 updates=1 spares=1"; do \
+	  $(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --failures 2 "ranks=3 records=6 tagged=1 store=parity:$$0"' \
+	    "$$job" || exit 1; \
+	done
 
 fuzz: setup
 	$(RUN) python3 scripts/fuzz.py --minutes $(or $(MINUTES),1)

@@ -22,6 +22,7 @@ use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::store::StoreScope;
 use crate::transport::{Flow, Ticket};
+use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::memory;
@@ -68,12 +69,10 @@ const SAMPLES: u32 = 3;
 
 /// Returns the end of a message, behind the records or samples: the fingerprint of the job (u64), the kind of the content
 /// (u32), and its size (u32).
-pub fn trailer(fingerprint: u64, kind: u32, size: usize) -> [u8; TRAILER] {
-    let mut trailer = [0; TRAILER];
-    let kind_and_size = u64::from(kind) | (size as u64) << u32::BITS;
-    let numbers = [fingerprint, kind_and_size].map(u64::to_le_bytes);
-    trailer.copy_from_slice(numbers.as_flattened());
-    trailer
+pub fn trailer(fingerprint: u64, kind: u32, size: usize) -> Vec<u8> {
+    let mut trailer = Writer::with_capacity(TRAILER);
+    trailer.u64(fingerprint).u32(kind).u32(size as u32);
+    trailer.finish()
 }
 
 /// The content of a rank's messages to the others.
@@ -132,17 +131,17 @@ struct Received {
 
 impl Received {
     fn read(message: &Slice) -> Result<Received> {
-        let undecodable = || Error::internal("a message with an input does not decode");
-        let length = message.len().checked_sub(TRAILER).ok_or_else(undecodable)?;
-        let (numbers, _) = message[length..].as_chunks::<8>();
-        let [fingerprint, kind_and_size] = [numbers[0], numbers[1]].map(u64::from_le_bytes);
-        let size = (kind_and_size >> u32::BITS) as usize;
-        Ok(Received {
-            content: message.part(0..length),
-            fingerprint,
-            kind: kind_and_size as u32,
-            missing: size.checked_sub(length).ok_or_else(undecodable)?,
-        })
+        let received = || {
+            let length = message.len().checked_sub(TRAILER)?;
+            let mut trailer = Reader::new(&message[length..]);
+            Some(Received {
+                content: message.part(0..length),
+                fingerprint: trailer.u64()?,
+                kind: trailer.u32()?,
+                missing: (trailer.u32()? as usize).checked_sub(length)?,
+            })
+        };
+        received().ok_or_else(|| Error::internal("a message with an input does not decode"))
     }
 }
 
@@ -292,7 +291,7 @@ impl Engine<'_> {
         tickets: &mut Vec<(Rank, Ticket)>,
     ) -> Result<(Flow, Vec<(Rank, Slice)>)> {
         let mut arrived = Vec::with_capacity(tickets.len());
-        // A first part is not received before the second one, so that a send of it may not end yet.
+        // All ranks receive first parts after all second parts, so that a send of a first part cannot end before.
         let flow = match mutant(Mutant::SendsInPartsAwaited) {
             true => self.transport.settle()?,
             false => self.transport.settle_receives()?,
@@ -345,6 +344,7 @@ impl Engine<'_> {
         };
         for (owner, message) in messages {
             let received = Received::read(&message)?;
+            // A rank failed before the first part arrived.
             if received.missing > 0 && !mutant(Mutant::SecondPartsCountAsInputs) {
                 gathered.is_complete = false;
                 continue;

@@ -183,7 +183,7 @@ fn every_crash_with_a_corrupt_copy_of_two() {
     ];
     for sort in sorts.into_iter().take(sized(3, 7)) {
         let places = (0..4).flat_map(|rank| (0..5).map(move |round| (rank, round)));
-        for (rank, round) in places.step_by(sized(11, 3)) {
+        for (rank, round) in places.step_by(sized(11, 1)) {
             every_single_crash(&format!(
                 "ranks=4 seed=3 records=40 keys=1000 {sort} checks=1 corrupt={rank}~{round}.replica"
             ));

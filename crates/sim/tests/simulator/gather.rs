@@ -61,7 +61,7 @@ fn failures_while_inputs_are_sent_in_parts() {
 /// The ranks learn in the step that some inputs are too large, and take rounds without an agreement.
 #[test]
 fn failures_while_some_inputs_are_too_large_to_be_gathered() {
-    for seed in 1..=sized(4, 12) {
+    for seed in 1..=sized(4, 40) {
         let samplers = seed % 3;
         let line = format!(
             "ranks=3 seed={seed} records=9000 samplers={samplers} {SORT} store=memory:1 recoveries=1"

@@ -34,7 +34,7 @@ fn crashes_with_protected_inputs_and_kept_results() {
     ] {
         every_crash(&format!("{line} {job}"));
     }
-    // Their pairs of crashes take minutes.
+    // `make explore` has the pairs of crashes of these, which take minutes.
     for job in [
         "protects=2 algorithm=samplesort",
         "protects=2 algorithm=bitonic",

@@ -57,7 +57,7 @@ fn crashes_while_protected_inputs_are_replaced() {
     ] {
         every_crash(&format!("ranks=3 records=6 tagged=1 protects=1 {job}"));
     }
-    // Their pairs of crashes take minutes.
+    // `make explore` has the pairs of crashes of these, which take minutes.
     for job in [
         "store=parity:1:8 updates=2 algorithm=bitonic",
         "store=parity:2:8 updates=1 protects=2",
@@ -121,7 +121,7 @@ fn every_crash_while_the_only_holder_is_excluded() {
 fn crashes_after_a_failure_in_the_last_round() {
     let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort recoveries=1";
     let steps = steps_after(line, Rank(0), |commit| commit.round == 1);
-    for step in steps.into_iter().step_by(sized(4, 2)) {
+    for step in steps.into_iter().step_by(sized(4, 1)) {
         search(&format!("{line} failures=0@{step}"), 2, false, false);
     }
 }

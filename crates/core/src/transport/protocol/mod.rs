@@ -114,7 +114,7 @@ impl<F: MpiApi> Protocol<F> {
         }
     }
 
-    /// Polls until everything posted is complete, or a rank fails. `sends`: sends included.
+    /// Waits until all receives are complete, and all sends too if these count, or a rank fails.
     fn wait_for_messages(&mut self, sends: bool) -> Result<Flow> {
         if self.unsent {
             return Ok(Flow::Interrupted);

@@ -88,17 +88,18 @@ pub fn with_a_longer_output() -> World {
         job(&world, RANKS, (1, &failures), false).expect("no hang");
         world
     };
-    let has_a_long_output = |step: &u32| {
-        let world = ended_at(*step);
+    let has_a_long_output = |world: &World| {
         let files = world.output.borrow();
         let left = files.content("sorted.partial").map(<[u8]>::len);
         left.is_some_and(|left| left > 60 * RECORD_BYTES)
     };
     let late = LATE.get_or_init(|| {
-        let late = (1..=steps(0)).rev().find(has_a_long_output);
+        let mut steps = (1..=steps(0)).rev();
+        let late = steps.find(|step| has_a_long_output(&ended_at(*step)));
         late.expect("a job that ends while it writes")
     });
     let world = ended_at(*late);
+    assert!(has_a_long_output(&world));
     *world.source.borrow_mut() = records(40);
     world
 }
