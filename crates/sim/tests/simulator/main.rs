@@ -26,6 +26,10 @@ use ftsort_sim::trial::{
 };
 use rayon::prelude::*;
 
+/// As in `ftsort-sim`: the trials allocate many small blocks.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn parse(line: &str) -> Trial {
     Trial::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
