@@ -6,7 +6,7 @@ use std::panic::{PanicHookInfo, set_hook, take_hook};
 use std::sync::Once;
 
 use super::status::ftsort_status;
-use ftsort_kernels::error::{Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// Converts a text for C. NUL characters, which would end it early, become spaces.
 pub fn c_text(text: &str) -> CString {
@@ -26,6 +26,15 @@ thread_local! {
 /// As [`caught`], for the outermost frame. The panic is not printed, because the library prints nothing: its place in the
 /// source is a part of the error.
 pub fn caught_silently<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let was_in_call = enter_call();
+    let mut result = caught(work);
+    leave_call(was_in_call, result.as_mut().err());
+    result
+}
+
+/// Returns whether this thread was in a call of the library already.
+#[inline(never)]
+fn enter_call() -> bool {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let print = take_hook();
@@ -35,16 +44,19 @@ pub fn caught_silently<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
             }
         }));
     });
-    let was_in_call = IN_CALL.replace(true);
-    let result = caught(work);
+    IN_CALL.replace(true)
+}
+
+/// Adds the place of a panic to its error.
+#[inline(never)]
+fn leave_call(was_in_call: bool, error: Option<&mut Error>) {
     IN_CALL.set(was_in_call);
     let place = PLACE.try_with(RefCell::take).ok().flatten();
-    result.map_err(|mut error| {
-        if let (Status::Internal, Some(place)) = (error.status, place) {
-            error.text = format!("{} ({place})", error.text);
-        }
-        error
-    })
+    if let (Some(error), Some(place)) = (error, place)
+        && error.status == Status::Internal
+    {
+        error.text = format!("{} ({place})", error.text);
+    }
 }
 
 /// Keeps the place of a panic of this library. Returns false for a panic elsewhere in the process, which can have the

@@ -4,6 +4,7 @@
 //! `PeerArgument` on the others. The text is local to a rank. It names the argument and its value, the file, or the
 //! rank that caused the error.
 
+use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -229,15 +230,20 @@ pub fn caught_as<T>(
     work: impl FnOnce() -> Result<T>,
     error_of_panic: impl FnOnce(Error) -> Error,
 ) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("without a text");
-        let error = Error::new(Status::Internal, format!("panic: {text}"));
-        Err(error_of_panic(error))
-    })
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(error_of_panic(of_panic(&*panic))))
+}
+
+/// The error of a panic. Not in each caller, where it would take some hundred bytes of code.
+#[cold]
+#[inline(never)]
+fn of_panic(panic: &(dyn Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("without a text");
+    Error::new(Status::Internal, format!("panic: {text}"))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::harness::StoreKind;
 use crate::refusal::callback_allowed;
 use ftsort_core::block::Block;
 use ftsort_core::engine::{
-    Algorithm, AtOnce, Checks, Engine, Event, Finished, Gathered, HeldInputs, JobParts,
-    RetainedResult, RoundContext, Source, Split, Step, Subcube, finish_gathered, run_job,
+    Algorithm, AtOnce, Checks, CollectiveResult, Engine, Event, Finished, Gathered, HeldInputs,
+    JobParts, RetainedResult, RoundContext, Source, Split, Step, Subcube, finish_gathered, run_job,
     update_inputs,
 };
 use ftsort_core::members::{Rank, RankSet};
@@ -89,7 +89,7 @@ impl JobContext<'_, '_> {
             _ => algorithm,
         };
         let parts = run.parts(self.store, self.absent.clone());
-        run_job(self.engine, algorithm, parts, self.lost)
+        Ok(run_job(self.engine, algorithm, parts, self.lost)?)
     }
 
     /// Finishes a job with the inputs of all ranks. None: a rank failed.
@@ -105,7 +105,8 @@ impl JobContext<'_, '_> {
             ..JobRun::new(source, Slice::default())
         };
         let parts = run.parts(self.store, self.absent.clone());
-        finish_gathered(self.engine, algorithm, parts, gathered, self.lost)
+        let finished = finish_gathered(self.engine, algorithm, parts, gathered, self.lost)?;
+        Ok(finished)
     }
 
     /// Replaces protected inputs by those of a run.
@@ -116,19 +117,19 @@ impl JobContext<'_, '_> {
         mut run: JobRun<'_>,
     ) -> Result<()> {
         let parts = run.parts(self.store, absent);
-        update_inputs(self.engine, inputs, parts, self.lost)
+        Ok(update_inputs(self.engine, inputs, parts, self.lost)?)
     }
 
     /// Returns the result of a step of the engine. As a group does, a rank that is separated from the others leaves its
     /// files to them: those of inputs and results that it still has, too.
-    pub fn noted<R>(&mut self, result: Result<R>) -> Result<R> {
+    pub fn noted<R>(&mut self, result: CollectiveResult<R>) -> Result<R> {
         if result
             .as_ref()
             .is_err_and(|error| error.status.sets_apart())
         {
             self.store.set_apart();
         }
-        result
+        Ok(result?)
     }
 
     /// Finds failures.

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::algorithm::{AtOnce, MadeAtOnce, attempt};
-use super::commit::{Verdict, agreed_error};
+use super::commit::{CollectiveError, CollectiveResult, InStep, Verdict, agreed_error};
 use super::decision::Decisions;
 use super::gather::{Gathered, SIZE_BYTES, insert_by_owner};
 use super::job::{Finished, Job, JobParts, RoundResult};
@@ -161,7 +161,7 @@ pub fn finish_gathered(
     parts: JobParts<'_>,
     gathered: &Gathered,
     lost: &mut RankSet,
-) -> Result<Option<Finished>> {
+) -> CollectiveResult<Option<Finished>> {
     let mut job = Job::new(engine, algorithm, parts);
     match job.make_at_once(algorithm, gathered) {
         Ok(false) => Ok(None),
@@ -172,7 +172,11 @@ pub fn finish_gathered(
 
 impl Job<'_, '_> {
     /// Makes the blocks of this rank's nodes, and commits them. False: a rank failed.
-    fn make_at_once(&mut self, algorithm: &dyn AtOnce, gathered: &Gathered) -> Result<bool> {
+    fn make_at_once(
+        &mut self,
+        algorithm: &dyn AtOnce,
+        gathered: &Gathered,
+    ) -> CollectiveResult<bool> {
         let dimension = self.engine.members.cube().dimension();
         let subcube = Subcube::of(self.engine.members, Node(0), dimension);
         let nodes = self.engine.members.my_nodes();
@@ -195,7 +199,8 @@ impl Job<'_, '_> {
         match (verdict, made) {
             (Verdict::Committed, Some(made)) => self.accept_at_once(made),
             (Verdict::Committed, None) => {
-                return Err(Error::internal("a job without blocks was committed"));
+                let error = Error::internal("a job without blocks was committed");
+                return Err(CollectiveError::apart(error));
             }
             (Verdict::Replay, _) => return Ok(false),
             (Verdict::Failed(status), _) => return Err(agreed_error(status, result.error)),
@@ -211,11 +216,13 @@ impl Job<'_, '_> {
         (subcube, nodes): (&Subcube, &[Node]),
         gathered: &Gathered,
         result: &mut RoundResult,
-    ) -> Result<Option<MadeAtOnce>> {
+    ) -> CollectiveResult<Option<MadeAtOnce>> {
         let start = self.engine.transport.now();
         let divided = attempt(algorithm, || Divided::of(algorithm, subcube, gathered));
         let divided = result.check(divided);
-        let received = self.exchange_pieces(algorithm, divided.as_ref(), subcube, gathered)?;
+        let received = self
+            .exchange_pieces(algorithm, divided.as_ref(), subcube, gathered)
+            .or_apart()?;
         self.engine.spent(Phase::Exchange, start);
         let (Some(divided), Some(received)) = (divided, received) else {
             result.complete = false;

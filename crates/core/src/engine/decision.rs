@@ -5,6 +5,7 @@
 //! along a tree of the ranks that execute its nodes, and the decisions of all roots through one rank, the coordinator:
 //! a few messages for each rank, however many subcubes there are.
 
+use crate::engine::{CollectiveResult, InStep};
 use std::collections::BTreeMap;
 
 use super::algorithm::{Proposals, RoundContext, attempt};
@@ -14,7 +15,6 @@ use super::{Subcube, table};
 use crate::members::{Members, Rank, RankSet};
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::Result;
 use ftsort_kernels::memory;
 
 /// The decisions that hold in a round, one for each subcube of some dimension.
@@ -52,7 +52,7 @@ impl Job<'_, '_> {
         &mut self,
         round: u32,
         result: &mut RoundResult,
-    ) -> Result<Option<Decisions>> {
+    ) -> CollectiveResult<Option<Decisions>> {
         let Some(scope) = self.algorithm.step(round).scope else {
             let dimension = self.engine.members.cube().dimension();
             let before = self.progress.log.last().cloned();
@@ -73,13 +73,14 @@ impl Job<'_, '_> {
         let limit = subcubes * (table::PER_ENTRY + self.algorithm.decision_limit(round));
         let reports = self
             .engine
-            .by_way_of_coordinator(&roots, Some(mine), (limit, limit))?;
+            .by_way_of_coordinator(&roots, Some(mine), (limit, limit))
+            .or_apart()?;
         let Some(reports) = reports else {
             return Ok(None);
         };
         let mut by_first_node = BTreeMap::new();
         for (_, table) in reports {
-            let entries = table::read(&table)?.into_iter();
+            let entries = table::read(&table).or_apart()?.into_iter();
             by_first_node.extend(entries.map(|(first, words)| (Node(first), words)));
         }
         Ok(Some(Decisions {
@@ -95,7 +96,7 @@ impl Job<'_, '_> {
         round: u32,
         scope: u32,
         result: &mut RoundResult,
-    ) -> Result<Option<BTreeMap<Node, Vec<u8>>>> {
+    ) -> CollectiveResult<Option<BTreeMap<Node, Vec<u8>>>> {
         let algorithm = self.algorithm;
         let limit = table::PER_ENTRY + algorithm.proposal_limit(round);
         let mut decisions = BTreeMap::new();
@@ -118,7 +119,8 @@ impl Job<'_, '_> {
             };
             let gathered = self
                 .engine
-                .gather_along(&tree, own, most_nodes * limit, unite)?;
+                .gather_along(&tree, own, most_nodes * limit, unite)
+                .or_apart()?;
             let Some(gathered) = gathered else {
                 return Ok(None);
             };

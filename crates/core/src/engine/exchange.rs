@@ -7,6 +7,7 @@
 //! Each rank sends to the ranks after it first, so that no rank receives from all others at once while the others wait.
 //! Sends come before receives, because data are safe when they have left a rank.
 
+use crate::engine::{CollectiveResult, InStep};
 use std::ops::Range;
 
 use super::Engine;
@@ -197,9 +198,10 @@ impl Engine<'_> {
         transfers: Vec<Transfer>,
         most_runs: usize,
         error: &mut Option<Error>,
-    ) -> Result<Option<Vec<Delivery<Block>>>> {
+    ) -> CollectiveResult<Option<Vec<Delivery<Block>>>> {
         let transfers = self.corrupt_messages(transfers);
         self.transfer_from(&[], transfers, most_runs, error)
+            .or_apart()
     }
 
     /// As [`Engine::transfer`], for whole inputs, of which `origins` has the owners. If a rank fails, the
@@ -209,9 +211,9 @@ impl Engine<'_> {
         origins: &[Rank],
         transfers: Vec<Transfer>,
         error: &mut Option<Error>,
-    ) -> Result<Option<Vec<Delivery<Block>>>> {
+    ) -> CollectiveResult<Option<Vec<Delivery<Block>>>> {
         let transfers = self.corrupt_messages(transfers);
-        self.transfer_from(origins, transfers, 1, error)
+        self.transfer_from(origins, transfers, 1, error).or_apart()
     }
 
     /// Changes blocks that this rank sends if the schedule says so.

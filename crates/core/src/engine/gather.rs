@@ -16,7 +16,7 @@
 //! Must never: use a message of a step that was interrupted for anything but a copy.
 
 use super::Engine;
-use super::commit::{Verdict, agreed_error};
+use super::commit::{CollectiveResult, InStep, Verdict, agreed_error};
 use crate::block::{Block, Run};
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
@@ -195,13 +195,13 @@ impl Engine<'_> {
         scope: StoreScope,
         fingerprint: u64,
         refusal: Option<&Error>,
-    ) -> Result<Gathered> {
+    ) -> CollectiveResult<Gathered> {
         let limit = self.gather_limit();
         let me = self.members.me();
         let limit_for_all = self.limit_for_all();
         let own = own.within(limit, limit_for_all);
         // The limit does not apply: a rank that refuses a message would leave the others waiting.
-        let messages = memory::for_messages(|| own.messages(fingerprint))?;
+        let messages = memory::for_messages(|| own.messages(fingerprint)).or_apart()?;
         let holders = match mutant(Mutant::HoldersGetSamples) {
             true => Vec::new(),
             false => self.other_holders(scope, me),
@@ -219,7 +219,7 @@ impl Engine<'_> {
                 limit_for_all
             };
             let receive = || self.transport.receive(*rank, most + TRAILER);
-            tickets.push((*rank, memory::for_messages(receive)?));
+            tickets.push((*rank, memory::for_messages(receive).or_apart()?));
         }
         let mut without_own = Vec::new();
         for rank in &others {
@@ -252,7 +252,9 @@ impl Engine<'_> {
                 return Err(agreed_error(status, known.cloned()));
             }
         }
-        let gathered = self.read_gathered(messages.input, fingerprint, arrived)?;
+        let gathered = self
+            .read_gathered(messages.input, fingerprint, arrived)
+            .or_apart()?;
         Ok(Gathered {
             is_complete: gathered.is_complete
                 && (!is_interrupted || mutant(Mutant::GatheredInSpiteOfFailure)),
@@ -269,7 +271,7 @@ impl Engine<'_> {
 
     /// Sends a message; one of some size in two parts, of which the second one is sent first. Its trailer tells that there
     /// is another.
-    fn send_in_parts(&mut self, to: Rank, message: &Slice) -> Result<()> {
+    fn send_in_parts(&mut self, to: Rank, message: &Slice) -> CollectiveResult<()> {
         let first = self.first_part();
         if (message.len() - TRAILER) / first != 1 {
             return self.send_in_one(to, message.clone());
@@ -278,10 +280,10 @@ impl Engine<'_> {
         self.send_in_one(to, message.part(0..first))
     }
 
-    fn send_in_one(&mut self, to: Rank, message: Slice) -> Result<()> {
+    fn send_in_one(&mut self, to: Rank, message: Slice) -> CollectiveResult<()> {
         self.stats.bytes_sent += message.len() as u64;
         self.emit_message(self.members.me(), to, message.len());
-        self.transport.send(to, message)
+        self.transport.send(to, message).or_apart()
     }
 
     /// Waits for the messages of these receives, and for the first parts of those that are sent in two. Returns the messages,
@@ -289,12 +291,12 @@ impl Engine<'_> {
     fn settle_messages(
         &mut self,
         tickets: &mut Vec<(Rank, Ticket)>,
-    ) -> Result<(Flow, Vec<(Rank, Slice)>)> {
+    ) -> CollectiveResult<(Flow, Vec<(Rank, Slice)>)> {
         let mut arrived = Vec::with_capacity(tickets.len());
         // All ranks receive first parts after all second parts, so that a send of a first part cannot end before.
         let flow = match mutant(Mutant::SendsInPartsAwaited) {
-            true => self.transport.settle()?,
-            false => self.transport.settle_receives()?,
+            true => self.transport.settle().or_apart()?,
+            false => self.transport.settle_receives().or_apart()?,
         };
         if flow == Flow::Interrupted {
             return Ok((flow, arrived));
@@ -302,20 +304,20 @@ impl Engine<'_> {
         let mut awaited = Vec::new();
         for (from, ticket) in tickets.drain(..) {
             let message = self.take_message(from, ticket);
-            let missing = Received::read(&message)?.missing;
+            let missing = Received::read(&message).or_apart()?.missing;
             if missing > 0 {
                 let receive = || self.transport.receive(from, missing);
-                awaited.push((arrived.len(), memory::for_messages(receive)?));
+                awaited.push((arrived.len(), memory::for_messages(receive).or_apart()?));
             }
             arrived.push((from, message));
         }
-        let flow = self.transport.settle()?;
+        let flow = self.transport.settle().or_apart()?;
         if flow == Flow::Done {
             for (place, ticket) in awaited {
                 let (from, second) = &arrived[place];
                 let first = self.take_message(*from, ticket);
                 let message = || Buffer::concatenated(&[&first, second]);
-                arrived[place].1 = memory::for_messages(message)?.into();
+                arrived[place].1 = memory::for_messages(message).or_apart()?.into();
             }
         }
         Ok((flow, arrived))

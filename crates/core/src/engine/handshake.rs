@@ -1,12 +1,12 @@
 //! Information that ranks share outside of rounds: hosts, a number that identifies the group, and the size of
 //! the input.
 
-use super::commit::{Engine, Verdict, agreed_error};
+use super::commit::{CollectiveResult, Engine, Verdict, agreed_error};
 use crate::members::Rank;
 use crate::transport::Contact;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result};
+use ftsort_kernels::error::Error;
 
 /// The content of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub fn handshake(
     engine: &mut Engine<'_>,
     mine: Handshake,
     error: Option<Error>,
-) -> Result<Vec<(Rank, Handshake)>> {
+) -> CollectiveResult<Vec<(Rank, Handshake)>> {
     let reports = reported_by_all(engine, mine.encode(), error)?.into_iter();
     Ok(reports
         .filter_map(|(rank, words)| Some((rank, Handshake::decode(&words)?)))
@@ -53,7 +53,7 @@ pub fn handshake(
 }
 
 /// Returns the sum of all survivors' numbers, the same on all. Collective.
-pub fn sum(engine: &mut Engine<'_>, mine: u64) -> Result<u64> {
+pub fn sum(engine: &mut Engine<'_>, mine: u64) -> CollectiveResult<u64> {
     let reports = reported_by_all(engine, mine.to_le_bytes().to_vec(), None)?;
     let numbers = reports
         .iter()
@@ -67,7 +67,7 @@ pub fn reported_by_all(
     engine: &mut Engine<'_>,
     mine: Vec<u8>,
     error: Option<Error>,
-) -> Result<Vec<(Rank, Slice)>> {
+) -> CollectiveResult<Vec<(Rank, Slice)>> {
     let limit = mine.len();
     engine.share_committed(mine, limit, error)
 }
@@ -80,7 +80,7 @@ impl Engine<'_> {
         mine: Vec<u8>,
         limit: usize,
         error: Option<Error>,
-    ) -> Result<Vec<(Rank, Slice)>> {
+    ) -> CollectiveResult<Vec<(Rank, Slice)>> {
         loop {
             let reports = self.share(mine.clone(), limit)?;
             let verdict = self.commit(reports.is_some(), error.as_ref())?;

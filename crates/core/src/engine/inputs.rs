@@ -1,5 +1,6 @@
 //! The inputs of a job: where they come from, and how a reloaded input is checked.
 
+use crate::engine::CollectiveResult;
 use std::collections::BTreeMap;
 
 use super::job::{Job, RoundResult};
@@ -211,7 +212,10 @@ impl<'a> Inputs<'a> {
 impl Job<'_, '_> {
     /// Shares the hashes of all inputs, so that a reloaded input can be checked. A rank with an error takes
     /// part too, because the others wait for it.
-    pub(super) fn share_digests(&mut self, mut result: RoundResult) -> Result<RoundResult> {
+    pub(super) fn share_digests(
+        &mut self,
+        mut result: RoundResult,
+    ) -> CollectiveResult<RoundResult> {
         let needed = self.inputs.source.can_reload() && self.inputs.hashes.is_empty();
         if result.interrupted || !needed {
             return Ok(result);

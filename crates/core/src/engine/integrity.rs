@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::commit::agreed_error;
+use super::commit::{AgreedStatus, CollectiveResult, agreed_error};
 use super::job::{Job, NextStep, RoundResult};
 use super::{Engine, Event};
 use crate::block::Block;
@@ -167,7 +167,10 @@ impl Job<'_, '_> {
     }
 
     /// Shares the digests of all inputs. A rank with an error takes part too, because the others wait for it.
-    pub(super) fn share_input_digests(&mut self, mut result: RoundResult) -> Result<RoundResult> {
+    pub(super) fn share_input_digests(
+        &mut self,
+        mut result: RoundResult,
+    ) -> CollectiveResult<RoundResult> {
         if result.interrupted
             || self.integrity.checks.is_none()
             || !self.integrity.input_digests.is_empty()
@@ -195,7 +198,10 @@ impl Job<'_, '_> {
 
     /// Checks that the result consists of all inputs and is in order, as far as all survivors together can
     /// tell.
-    pub(super) fn verify_result(&mut self, mut result: RoundResult) -> Result<RoundResult> {
+    pub(super) fn verify_result(
+        &mut self,
+        mut result: RoundResult,
+    ) -> CollectiveResult<RoundResult> {
         let skipped = result.interrupted || mutant(Mutant::VerificationSkipped);
         let Some(checks) = self.integrity.checks.filter(|_| !skipped) else {
             return Ok(result);
@@ -246,8 +252,12 @@ impl Job<'_, '_> {
     /// Continues after an agreement that data are corrupt: all ranks learn the accusations and discard blocks
     /// and inputs that may be wrong. If there is nothing to restore them from, or corruptions do not end, all
     /// give up. Collective.
-    pub(super) fn recover_from_corruption(&mut self, own: Option<Error>) -> Result<()> {
-        for rank in self.report_corruption(own)? {
+    pub(super) fn recover_from_corruption(
+        &mut self,
+        status: AgreedStatus,
+        own: Option<Error>,
+    ) -> CollectiveResult<()> {
+        for rank in self.report_corruption(status, own)? {
             self.exclude_accused(rank);
         }
         self.distrust();
@@ -255,7 +265,11 @@ impl Job<'_, '_> {
     }
 
     /// The first part of [`Job::recover_from_corruption`]: returns the accused ranks. Collective.
-    pub(super) fn report_corruption(&mut self, own: Option<Error>) -> Result<BTreeSet<Rank>> {
+    pub(super) fn report_corruption(
+        &mut self,
+        status: AgreedStatus,
+        own: Option<Error>,
+    ) -> CollectiveResult<BTreeSet<Rank>> {
         let found = self.share_accusations()?;
         self.engine.stats.corruptions += 1;
         for (by, accusation) in &found {
@@ -270,14 +284,18 @@ impl Job<'_, '_> {
         let has_copies = self.redundancy.store.scope() != StoreScope::Copies(0)
             || self.inputs.source.can_reload();
         if self.integrity.recoveries > MOST_RECOVERIES || !has_copies {
-            return Err(agreed_error(Status::Corrupt, own));
+            return Err(agreed_error(status, own));
         }
         Ok(accused)
     }
 
     /// As [`Job::recover_from_corruption`]; then restores the blocks from intact copies.
-    pub(super) fn retry(&mut self, own: Option<Error>) -> Result<NextStep> {
-        self.recover_from_corruption(own)?;
+    pub(super) fn retry(
+        &mut self,
+        status: AgreedStatus,
+        own: Option<Error>,
+    ) -> CollectiveResult<NextStep> {
+        self.recover_from_corruption(status, own)?;
         if self.progress.membership.is_none() {
             return Ok(NextStep::Continue);
         }
@@ -288,7 +306,7 @@ impl Job<'_, '_> {
     }
 
     /// Returns the accusations of all survivors, each once. Collective.
-    fn share_accusations(&mut self) -> Result<Vec<(Rank, Accusation)>> {
+    fn share_accusations(&mut self) -> CollectiveResult<Vec<(Rank, Accusation)>> {
         let nodes = self.engine.members.cube().len();
         let mut mine = std::mem::take(&mut self.engine.accusations);
         mine.sort_unstable();

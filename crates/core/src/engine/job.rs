@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::commit::agreed_error;
+use super::commit::{CollectiveError, CollectiveResult, agreed_error};
 use super::decision::Decisions;
 use super::exchange::Delivery;
 use super::gather::Gathered;
@@ -205,7 +205,7 @@ pub fn run_job(
     algorithm: &dyn Algorithm,
     mut parts: JobParts<'_>,
     lost: &mut RankSet,
-) -> Result<Finished> {
+) -> CollectiveResult<Finished> {
     let Some(held) = parts.held.take() else {
         return Job::new(engine, algorithm, parts).run(lost);
     };
@@ -249,13 +249,17 @@ impl<'a, 'e> Job<'a, 'e> {
     }
 
     /// Runs the job; see [`run_job`]. Collective.
-    pub(super) fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
+    pub(super) fn run(mut self, lost: &mut RankSet) -> CollectiveResult<Finished> {
         let result = self.run_rounds();
         self.finish(result, lost)
     }
 
     /// Ends the job after its last commit or an error on which all survivors have agreed. Collective.
-    pub(super) fn finish(mut self, result: Result<()>, lost: &mut RankSet) -> Result<Finished> {
+    pub(super) fn finish(
+        mut self,
+        result: CollectiveResult<()>,
+        lost: &mut RankSet,
+    ) -> CollectiveResult<Finished> {
         let result = match result {
             Err(error) if error.status == Status::DataLost => {
                 // A rank that is separated from the others needs no list.
@@ -263,7 +267,7 @@ impl<'a, 'e> Job<'a, 'e> {
             }
             other => other,
         };
-        let apart = |error: &Error| error.status.sets_apart();
+        let apart = |error: &CollectiveError| error.status.sets_apart();
         // Releases copies that no later step needs.
         drop(self.engine.take_arrived());
         if result.as_ref().is_err_and(apart) {
@@ -291,7 +295,7 @@ impl<'a, 'e> Job<'a, 'e> {
         })
     }
 
-    fn run_rounds(&mut self) -> Result<()> {
+    fn run_rounds(&mut self) -> CollectiveResult<()> {
         let before = self.algorithm.rounds_before();
         self.engine.rounds = self.algorithm.rounds_in_all() + 1;
         // The policies have not been asked since the last job.
@@ -348,7 +352,7 @@ impl<'a, 'e> Job<'a, 'e> {
     }
 
     /// Runs the round until it is committed, or until the job must continue from an earlier point.
-    fn transact(&mut self, round: u32) -> Result<NextStep> {
+    fn transact(&mut self, round: u32) -> CollectiveResult<NextStep> {
         loop {
             self.engine.inject_crash(Point::Begin)?;
             if mutant(Mutant::VersionDroppedBeforeCommit) {
@@ -368,9 +372,9 @@ impl<'a, 'e> Job<'a, 'e> {
                     self.accept(round, result);
                     return Ok(NextStep::Continue);
                 }
-                Verdict::Failed(Status::Corrupt) => {
+                Verdict::Failed(status) if status.get() == Status::Corrupt => {
                     self.engine.stats.rounds_replayed += 1;
-                    let flow = self.retry(result.error)?;
+                    let flow = self.retry(status, result.error)?;
                     self.engine.tell(Event::Replay);
                     if flow != NextStep::Continue {
                         return Ok(flow);
@@ -399,7 +403,7 @@ impl<'a, 'e> Job<'a, 'e> {
     /// Agrees again on the commit of the last round. A rank that fails after its part in the first agreement, in
     /// which it may wait long for slower ranks, takes its part of the result along: then the round is replayed as
     /// long as the inputs are kept. In the second agreement no rank waits for work.
-    fn confirmed(&mut self, round: u32, verdict: Verdict) -> Result<Verdict> {
+    fn confirmed(&mut self, round: u32, verdict: Verdict) -> CollectiveResult<Verdict> {
         if verdict != Verdict::Committed || round < self.algorithm.rounds() {
             return Ok(verdict);
         }
@@ -411,7 +415,7 @@ impl<'a, 'e> Job<'a, 'e> {
     }
 
     /// Runs the round and stores its result.
-    fn execute_round(&mut self, round: u32) -> Result<RoundResult> {
+    fn execute_round(&mut self, round: u32) -> CollectiveResult<RoundResult> {
         let result = match round {
             0 => self.timed_protection()?,
             _ => self.play(round)?,
@@ -441,7 +445,7 @@ impl<'a, 'e> Job<'a, 'e> {
         Ok(result)
     }
 
-    fn timed_protection(&mut self) -> Result<RoundResult> {
+    fn timed_protection(&mut self) -> CollectiveResult<RoundResult> {
         let start = self.engine.transport.now();
         let result = self.protect_inputs();
         self.engine.spent(Phase::Protect, start);

@@ -38,7 +38,10 @@ pub use algorithm::{
     Algorithm, AtOnce, Exchange, MadeAtOnce, Proposals, RoundContext, Split, Step, Subcube,
 };
 pub use at_once::finish_gathered;
-pub use commit::{Engine, EngineContext, Verdict, agreed_error};
+pub use commit::{
+    AgreedStatus, CollectiveError, CollectiveResult, Engine, EngineContext, InStep, Verdict,
+    agreed_error,
+};
 pub use decision::Decisions;
 pub use exchange::{ControlMessage, Delivery, ENCLOSED_PART, Transfer};
 pub use gather::{Contribution, FOR_HOLDERS, Gathered, TRAILER, WHOLE, trailer};

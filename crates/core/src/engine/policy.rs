@@ -11,9 +11,9 @@
 
 use super::job::{Job, NextStep};
 use super::{Event, Verdict};
+use crate::engine::CollectiveResult;
 use crate::members::{Members, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use ftsort_kernels::error::Result;
 
 /// The placement that holds for all survivors until they agree on another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Load {
 impl Job<'_, '_> {
     /// If a policy wants a change, agrees on a new placement and moves the committed version to the new
     /// executors. Collective.
-    pub(super) fn regroup(&mut self) -> Result<NextStep> {
+    pub(super) fn regroup(&mut self) -> CollectiveResult<NextStep> {
         let Some(advice) = self.consult()? else {
             return Ok(NextStep::Continue);
         };
@@ -79,7 +79,7 @@ impl Job<'_, '_> {
 
     /// Returns the new placement if a policy wants a change. Ranks that fail in the meantime are known
     /// afterwards; their data are still to be recovered.
-    fn consult(&mut self) -> Result<Option<Placement>> {
+    fn consult(&mut self) -> CollectiveResult<Option<Placement>> {
         let load = self.load();
         if !self.engine.reconsider {
             return Ok(None);

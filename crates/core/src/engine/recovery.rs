@@ -1,19 +1,19 @@
 //! Recovery: a transaction that restores the blocks of failed executors, and moves blocks of live ranks to
 //! new executors.
 
-use super::commit::agreed_error;
+use super::commit::{CollectiveResult, agreed_error};
 use super::job::{Job, NextStep, RoundResult};
 use super::{Event, Phase, Verdict};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{StoreScope, VersionId};
-use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::error::Status;
 
 impl Job<'_, '_> {
     /// Brings the committed version of every node to its present executor, and renews copies. A failure in
     /// the meantime makes it start again.
-    pub(super) fn recover(&mut self) -> Result<NextStep> {
+    pub(super) fn recover(&mut self) -> CollectiveResult<NextStep> {
         let mut flow = NextStep::Continue;
         loop {
             self.engine.inject_crash(Point::Recover)?;
@@ -55,8 +55,8 @@ impl Job<'_, '_> {
                     return Ok(flow);
                 }
                 Verdict::Replay => {}
-                Verdict::Failed(Status::Corrupt) => {
-                    self.recover_from_corruption(result.error)?;
+                Verdict::Failed(status) if status.get() == Status::Corrupt => {
+                    self.recover_from_corruption(status, result.error)?;
                     if self.recomputes() {
                         flow = NextStep::RestartFromInputs;
                     }
@@ -78,7 +78,7 @@ impl Job<'_, '_> {
     }
 
     /// Shares the lost ranks after an agreed loss of data. Collective.
-    pub(super) fn share_losses(&mut self) -> Result<()> {
+    pub(super) fn share_losses(&mut self) -> CollectiveResult<()> {
         if mutant(Mutant::LossesNotReported) {
             return Ok(());
         }
@@ -116,7 +116,7 @@ impl Job<'_, '_> {
     }
 
     /// The owners of inputs from which this rank could restore the blocks of failed ranks.
-    fn inputs_here(&mut self) -> Result<RankSet> {
+    fn inputs_here(&mut self) -> CollectiveResult<RankSet> {
         let ranks = self.engine.members.ranks();
         let is_loading = self.progress.membership.is_none();
         self.hold_arrived(&mut RoundResult::new())?;

@@ -7,6 +7,7 @@
 
 use super::exchange::{ControlMessage, Delivery};
 use super::{Engine, table};
+use crate::engine::{CollectiveResult, InStep};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::buffer::Slice;
@@ -91,7 +92,11 @@ pub(super) fn message_of(bytes: &[u8]) -> Result<Slice> {
 impl Engine<'_> {
     /// Gives the payload of each survivor, at most `limit` bytes, to all of them, through the coordinator; in
     /// ascending order of rank. None: a rank failed.
-    pub fn share(&mut self, mine: Vec<u8>, limit: usize) -> Result<Option<Vec<(Rank, Slice)>>> {
+    pub fn share(
+        &mut self,
+        mine: Vec<u8>,
+        limit: usize,
+    ) -> CollectiveResult<Option<Vec<(Rank, Slice)>>> {
         self.share_some(Some(mine), limit)
     }
 
@@ -100,10 +105,11 @@ impl Engine<'_> {
         &mut self,
         mine: Option<Vec<u8>>,
         limit: usize,
-    ) -> Result<Option<Vec<(Rank, Slice)>>> {
+    ) -> CollectiveResult<Option<Vec<(Rank, Slice)>>> {
         let survivors = self.members.survivors_but(&RankSet::new(0));
         let total = survivors.len() * limit;
         self.by_way_of_coordinator(&survivors, mine, (limit, total))
+            .or_apart()
     }
 
     /// As [`Engine::share`], but only `speakers` contribute, at most `limit` bytes each and `total` bytes

@@ -1,5 +1,6 @@
 //! A round of the algorithm for every node that this rank executes: decide, split, exchange, join.
 
+use crate::engine::CollectiveResult;
 use std::collections::BTreeMap;
 
 use super::algorithm::{RoundContext, attempt};
@@ -12,11 +13,10 @@ use crate::faults::{Point, Target};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::digest::Digest;
-use ftsort_kernels::error::Result;
 
 impl Job<'_, '_> {
     /// Runs the round up to the point where the new version is stored.
-    pub(super) fn play(&mut self, round: u32) -> Result<RoundResult> {
+    pub(super) fn play(&mut self, round: u32) -> CollectiveResult<RoundResult> {
         let mut result = RoundResult::new();
         if round == 1 {
             self.prepare(&mut result);
@@ -59,7 +59,7 @@ impl Job<'_, '_> {
         round: u32,
         decisions: &Decisions,
         mut result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let mine = self.engine.members.my_nodes();
         if let Some(mut first) = self.progress.blocks.first_entry() {
             let block = self.engine.corrupt(Target::Block, first.get().clone());

@@ -2,13 +2,13 @@
 //! For results, and for arrays that another program sorted.
 
 use super::Engine;
+use crate::engine::CollectiveResult;
 use crate::members::Rank;
 use crate::vcube::Node;
 use crate::verify::border::{Border, violations};
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::{Digest, DigestKey};
-use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
 /// The part of one rank in a verification.
@@ -32,7 +32,7 @@ const FIXED: usize = 8 + 1 + 2 * Digest::BYTES;
 /// Returns the number of violations, the same on all survivors: pairs of neighbours in the wrong order,
 /// within parts and between parts, and one more if the records are not those of the inputs, or not all of them are there.
 /// Collective.
-pub fn verify(engine: &mut Engine<'_>, exhibit: &VerifyInput<'_>) -> Result<u64> {
+pub fn verify(engine: &mut Engine<'_>, exhibit: &VerifyInput<'_>) -> CollectiveResult<u64> {
     let size = exhibit.kernel.record_bytes();
     let mine = local_report(exhibit);
     // One part for each node, or one for each rank.

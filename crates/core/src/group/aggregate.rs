@@ -7,7 +7,7 @@ use super::columns::Columns;
 use super::config::hash_of;
 use super::input::Prepared;
 use super::{Group, JobKind, SortInput, Sorted};
-use crate::engine::Verdict;
+use crate::engine::{CollectiveError, CollectiveResult, InStep, Verdict};
 use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::query::groups::{Aggregate, Groups, Summary, summary_bytes};
@@ -50,7 +50,7 @@ impl<T: Transport> Group<T> {
         absent: RankSet,
         input: Result<SortInput<'_>>,
         aggregates: &[Aggregate],
-    ) -> Result<Sorted> {
+    ) -> CollectiveResult<Sorted> {
         let prepared = input.and_then(|input| Prepared::new(input, &self.threads));
         let prepared = prepared.map(|prepared| Prepared {
             // The result has the record of each key that comes first in the input.
@@ -65,7 +65,11 @@ impl<T: Transport> Group<T> {
     }
 
     /// Replaces sorted records by their groups. Collective.
-    fn turn_into_groups(&mut self, sorted: &mut Sorted, aggregates: &[Aggregate]) -> Result<()> {
+    fn turn_into_groups(
+        &mut self,
+        sorted: &mut Sorted,
+        aggregates: &[Aggregate],
+    ) -> CollectiveResult<()> {
         let kernel = kernel_for(&sorted.layout, self.threads.clone());
         let summaries = self.share_summaries(sorted, &*kernel, aggregates)?;
         let turn = || {
@@ -83,7 +87,7 @@ impl<T: Transport> Group<T> {
         sorted: &mut Sorted,
         kernel: &dyn Kernel,
         aggregates: &[Aggregate],
-    ) -> Result<Vec<Summary>> {
+    ) -> CollectiveResult<Vec<Summary>> {
         let mut recovered = None;
         loop {
             let summarise = || {
@@ -106,7 +110,7 @@ impl<T: Transport> Group<T> {
             let limit = most_nodes.unwrap_or(1) * summary_bytes(size, aggregates.len());
             let reports = self.on_engine(|engine| {
                 let message = match mutant(Mutant::SummariesNotAgreedOn) {
-                    true => message?,
+                    true => message.or_alike()?,
                     false => engine.all_or_none(message)?,
                 };
                 let reports = engine.share(message, limit)?;
@@ -119,7 +123,7 @@ impl<T: Transport> Group<T> {
                     |fields: &mut Reader<'_>| Summary::decode(fields, size, aggregates.len());
                 let undecodable = || Error::internal("a summary does not decode");
                 let read = Reader::new(&report).repeat_to_end(read);
-                summaries.extend(read.ok_or_else(undecodable)?);
+                summaries.extend(read.ok_or_else(undecodable).or_apart()?);
             }
             let records: u64 = summaries.iter().map(|summary| summary.records).sum();
             if records == sorted.total || mutant(Mutant::SummariesMissing) {
@@ -127,9 +131,8 @@ impl<T: Transport> Group<T> {
             }
             let failures = self.known_failures();
             if recovered.replace(failures) == Some(failures) {
-                return Err(Error::internal(
-                    "the summaries of the nodes do not have all records",
-                ));
+                let text = "the summaries of the nodes do not have all records";
+                return Err(CollectiveError::apart(Error::internal(text)));
             }
             self.recover_agreed(sorted)?;
         }

@@ -12,7 +12,7 @@ use super::input::{FUNCTION, InputOrigin, Prepared};
 use super::job::JobSetup;
 use super::{Argument, Group, JobKind, SortInput, Sorted};
 use crate::block::{Block, Run};
-use crate::engine::{Finished, sum};
+use crate::engine::{CollectiveError, CollectiveResult, Finished, sum};
 use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::query::groups::Groups;
@@ -235,7 +235,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         absent: RankSet,
         input: Result<KeysAndValues<'_>>,
-    ) -> Result<Sorted> {
+    ) -> CollectiveResult<Sorted> {
         let (input, (values, value_bytes)) = match input {
             Ok(input) => (Ok(input.keys), (input.values, input.value_bytes)),
             Err(error) => (Err(error), (&[][..], 0)),
@@ -300,7 +300,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         input: Result<SortInput<'a>>,
         further: (&'static str, u64),
-    ) -> Result<Prepared<'a>> {
+    ) -> CollectiveResult<Prepared<'a>> {
         let prepared = input.and_then(|input| Prepared::new(input, &self.threads));
         let prepared = prepared.map(|prepared| Prepared {
             further,
@@ -316,7 +316,7 @@ impl<T: Transport> Group<T> {
         absent: &RankSet,
         input: Result<SortInput<'a>>,
         further: (&'static str, u64),
-    ) -> Result<PositionedKeys<'a>> {
+    ) -> CollectiveResult<PositionedKeys<'a>> {
         // Equal keys have the order of their positions.
         let input = input.map(|input| SortInput {
             stable: true,
@@ -342,7 +342,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         absent: RankSet,
         keys: &PositionedKeys<'_>,
-    ) -> Result<(Sorted, BTreeMap<Node, Block>)> {
+    ) -> CollectiveResult<(Sorted, BTreeMap<Node, Block>)> {
         self.sort_zipped(absent, &keys.zip, keys.layout.clone(), keys.given, &[])
     }
 
@@ -354,7 +354,7 @@ impl<T: Transport> Group<T> {
         layout: Result<Layout>,
         keys: &[u8],
         values: &[u8],
-    ) -> Result<(Sorted, BTreeMap<Node, Block>)> {
+    ) -> CollectiveResult<(Sorted, BTreeMap<Node, Block>)> {
         let me = self.members.me();
         let zipped = zip.zip(me, keys, values).map(Slice::from);
         let prepared = zipped.as_ref().map_err(Error::clone).and_then(|records| {
@@ -386,10 +386,11 @@ impl<T: Transport> Group<T> {
         sorted: &mut Sorted,
         mut blocks: Option<BTreeMap<Node, Block>>,
         placement: Option<Membership>,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         let rule = sorted.columns.as_ref().map(|columns| &columns.rule);
         let Some(Rule::Positions(zip)) = rule else {
-            return Err(Error::internal("the result has no positions"));
+            let error = Error::internal("the result has no positions");
+            return Err(CollectiveError::apart(error));
         };
         let zip = Arc::clone(zip);
         let mut recovered = None;
@@ -425,9 +426,8 @@ impl<T: Transport> Group<T> {
             }
             let failures = self.known_failures();
             if recovered.replace(failures) == Some(failures) {
-                return Err(Error::internal(
-                    "the blocks of the sort do not have all records",
-                ));
+                let text = "the blocks of the sort do not have all records";
+                return Err(CollectiveError::apart(Error::internal(text)));
             }
             if mutant(Mutant::PositionsNotRecovered) {
                 continue;
@@ -447,7 +447,7 @@ impl<T: Transport> Group<T> {
         total: u64,
         placement: &Option<Membership>,
         pairs: Slice,
-    ) -> Result<Finished> {
+    ) -> CollectiveResult<Finished> {
         let scatter = Scatter {
             starts: zip.starts(),
             total,

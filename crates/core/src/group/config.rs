@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use twox_hash::XxHash3_64;
 
-use crate::engine::Engine;
+use crate::engine::{CollectiveError, CollectiveResult, Engine};
 use crate::faults::Plan;
 use crate::sort::Method;
 use crate::store::directory::Files;
@@ -170,7 +170,10 @@ pub fn hash_of(value: impl Hash) -> u64 {
 }
 
 /// Fails on all ranks alike unless all hold the same values, and names the arguments that differ. Collective.
-pub(super) fn agree_on_equal(engine: &mut Engine<'_>, values: &[(&str, u64)]) -> Result<()> {
+pub(super) fn agree_on_equal(
+    engine: &mut Engine<'_>,
+    values: &[(&str, u64)],
+) -> CollectiveResult<()> {
     let whole = match values {
         [(_, value)] => *value,
         _ => hash_of(values.iter().map(|(_, value)| *value).collect::<Vec<_>>()),
@@ -188,7 +191,7 @@ pub(super) fn agree_on_equal(engine: &mut Engine<'_>, values: &[(&str, u64)]) ->
         // There is only one, or the rank with another value has failed since.
         different = values.iter().map(|(name, _)| *name).collect();
     }
-    Err(unequal(&different))
+    Err(CollectiveError::alike(unequal(&different)))
 }
 
 /// The error of a call with arguments that differ between ranks.

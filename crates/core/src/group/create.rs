@@ -2,7 +2,7 @@
 
 use super::config::agree_on_equal;
 use super::{Group, GroupConfig, LogLevel, Services, StoreChoice};
-use crate::engine::{Checkpoints, Engine, Handshake, Stats, handshake};
+use crate::engine::{Checkpoints, CollectiveResult, Engine, Handshake, InStep, Stats, handshake};
 use crate::members::{Members, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::Store;
@@ -89,7 +89,7 @@ impl<T: Transport> Group<T> {
 
     /// Exchanges hosts and nonces, agrees on the configuration, and opens stores that all ranks see. With a
     /// `refusal` it fails on all ranks. Collective.
-    fn meet(&mut self, refusal: Option<Error>) -> Result<()> {
+    fn meet(&mut self, refusal: Option<Error>) -> CollectiveResult<()> {
         let mine = Handshake {
             host: self.services.host,
             nonce: self.services.nonce,
@@ -106,7 +106,7 @@ impl<T: Transport> Group<T> {
         self.on_engine(|engine| agree_on_equal(engine, &shared))?;
         // Not before: a rank with another number would leave while the others wait for its agreement.
         self.members.set_quorum(self.config.min_survivors);
-        self.members.check_quorum()?;
+        self.members.check_quorum().or_apart()?;
         self.members.set_spares(self.config.spares);
         self.transport.repair_by(self.config.repair);
         self.id = all
@@ -134,7 +134,11 @@ impl<T: Transport> Group<T> {
 
 /// Opens the store of jobs. Fails on all ranks if one of them cannot write to the directory, or sees another one.
 /// Collective.
-fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<Box<dyn Store>> {
+fn open_store(
+    engine: &mut Engine<'_>,
+    choice: &StoreChoice,
+    id: u64,
+) -> CollectiveResult<Box<dyn Store>> {
     let open = match choice {
         StoreChoice::Memory(replicas) => return Ok(Box::new(Memory::new(*replicas))),
         StoreChoice::Parity(shape) => return Ok(Box::new(Parity::new(*shape))),
@@ -172,8 +176,8 @@ fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<
         store.sweep();
     }
     agreed?;
-    let store = store.ok_or_else(|| Error::internal("the store was not opened"))?;
-    Ok(Box::new(store))
+    let store = store.ok_or_else(|| Error::internal("the store was not opened"));
+    Ok(Box::new(store.or_apart()?))
 }
 
 /// A store of the same kind and in the same place as that of jobs, which shares nothing with it.

@@ -1,7 +1,7 @@
 //! Failure checks, agreement on numbers, injected failures, and the end of a group.
 
 use super::Group;
-use crate::engine::Checkpoints;
+use crate::engine::{Checkpoints, CollectiveResult};
 use crate::faults::Point;
 use crate::transport::Transport;
 use ftsort_kernels::error::Result;
@@ -25,7 +25,7 @@ impl<T: Transport> Group<T> {
 
     /// All survivors are here, so that none of them reads a file of past jobs any more: files that failed ranks
     /// left are removed.
-    fn find_failures_now(&mut self) -> Result<()> {
+    fn find_failures_now(&mut self) -> CollectiveResult<()> {
         self.forget_losses();
         self.apart_from_jobs(|engine| engine.check_faults())?;
         self.store.remove_released();

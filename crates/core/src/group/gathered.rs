@@ -6,7 +6,9 @@
 use super::input::Prepared;
 use super::job::Inputs;
 use super::{Group, StepSetup, StoreChoice};
-use crate::engine::{Contribution, Finished, Gathered, JobParts, Phase, TRAILER, finish_gathered};
+use crate::engine::{
+    CollectiveResult, Contribution, Finished, Gathered, JobParts, Phase, TRAILER, finish_gathered,
+};
 use crate::members::RankSet;
 use crate::sort::{MergeAndPlace, Method, samples};
 use crate::transport::Transport;
@@ -34,7 +36,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         absent: &RankSet,
         prepared: &Result<Prepared<'_>>,
-    ) -> Result<Attempt> {
+    ) -> CollectiveResult<Attempt> {
         // The input of a rank that has failed since the call began is not gathered.
         let has_failures = self.members.without_input() != *absent;
         if !self.may_gather() || has_failures {

@@ -5,8 +5,8 @@ use std::any::Any;
 use super::input::{InputCopies, InputOrigin};
 use super::{Group, JobKind, Reload, StepSetup};
 use crate::engine::{
-    Algorithm, Checks, Engine, Finished, Gathered, HeldInputs, InputHash, JobParts, LoadOnly,
-    Source, Stats, run_job, update_inputs,
+    Algorithm, Checks, CollectiveResult, Engine, Finished, Gathered, HeldInputs, InputHash,
+    JobParts, LoadOnly, Source, Stats, run_job, update_inputs,
 };
 use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -52,7 +52,7 @@ impl<T: Transport> Group<T> {
     pub(super) fn job<R>(
         &mut self,
         kind: JobKind,
-        work: impl FnOnce(&mut Group<T>, RankSet) -> Result<R>,
+        work: impl FnOnce(&mut Group<T>, RankSet) -> CollectiveResult<R>,
     ) -> Result<R> {
         self.call_with_limit(|group| {
             MemoryBudget::current().start_peak();
@@ -81,8 +81,8 @@ impl<T: Transport> Group<T> {
     pub(super) fn in_steps<R>(
         &mut self,
         absent: &RankSet,
-        mut steps: impl FnMut(&mut Group<T>, RankSet) -> Result<R>,
-    ) -> Result<R> {
+        mut steps: impl FnMut(&mut Group<T>, RankSet) -> CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         let mut failed = self.known_failures();
         loop {
             let result = steps(self, absent.clone());
@@ -120,7 +120,7 @@ impl<T: Transport> Group<T> {
         absent: RankSet,
         setup: JobSetup<'_>,
         algorithm: &dyn Algorithm,
-    ) -> Result<Finished> {
+    ) -> CollectiveResult<Finished> {
         self.run_with(
             absent,
             setup,
@@ -135,7 +135,7 @@ impl<T: Transport> Group<T> {
         absent: RankSet,
         setup: JobSetup<'_>,
         inputs: &mut HeldInputs,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         self.run_with(absent, setup, LoadOnly.rounds(), |engine, parts, lost| {
             update_inputs(engine, inputs, parts, lost)
         })
@@ -148,8 +148,8 @@ impl<T: Transport> Group<T> {
         absent: RankSet,
         setup: JobSetup<'_>,
         rounds: u32,
-        run: impl FnOnce(&mut Engine<'_>, JobParts<'_>, &mut RankSet) -> Result<R>,
-    ) -> Result<R> {
+        run: impl FnOnce(&mut Engine<'_>, JobParts<'_>, &mut RankSet) -> CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         // The ranks have agreed on the arguments of this call.
         self.store.remove_released();
         let schedule = (self.config.failures).resolve(self.members.ranks(), rounds + 1);

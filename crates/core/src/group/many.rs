@@ -14,7 +14,10 @@ use super::job::JobSetup;
 use super::results::Safety;
 use super::sort::Sorted;
 use super::{Argument, Group, JobKind, LastRun, SortInput};
-use crate::engine::{Algorithm, Checks, Engine, Finished, RetainedResult, Verdict};
+use crate::engine::{
+    Algorithm, Checks, CollectiveError, CollectiveResult, Engine, Finished, InStep, RetainedResult,
+    Verdict,
+};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::sort::{ArrayPlaces, ArrayTable, Method, SortMany};
@@ -186,7 +189,7 @@ impl<T: Transport> Group<T> {
     fn agree_on_arrays<'a>(
         &mut self,
         prepared: Result<PreparedArrays<'a>>,
-    ) -> Result<PreparedArrays<'a>> {
+    ) -> CollectiveResult<PreparedArrays<'a>> {
         let prepared = prepared.and_then(|prepared| {
             let records = prepared.whole.len() / prepared.record_bytes();
             self.check_spare("the count of all arrays", records)?;
@@ -212,12 +215,12 @@ impl<T: Transport> Group<T> {
         &mut self,
         absent: &RankSet,
         counts: &[u64],
-    ) -> Result<Vec<Vec<u64>>> {
+    ) -> CollectiveResult<Vec<Vec<u64>>> {
         let counts = self.on_engine(|engine| share_counts(engine, counts))?;
         counts_of_ranks(self.members.ranks(), absent, counts).map_err(|lost| {
             let error = unknown_counts(&lost);
             self.lost = lost;
-            error
+            CollectiveError::alike(error)
         })
     }
 
@@ -225,7 +228,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         absent: RankSet,
         prepared: PreparedArrays<'_>,
-    ) -> Result<Vec<Sorted>> {
+    ) -> CollectiveResult<Vec<Sorted>> {
         let counts = self.counts_of_inputs(&absent, &prepared.counts())?;
         let record_bytes = prepared.record_bytes();
         let table = ArrayTable::new(prepared.orders.clone(), record_bytes, counts);
@@ -266,6 +269,7 @@ impl<T: Transport> Group<T> {
         drop(checks);
         let arrays = (prepared.layouts, prepared.orders, table);
         self.results_of_arrays(finished, (seed, key), arrays)
+            .or_apart()
     }
 
     /// Makes the results of all arrays.
@@ -340,7 +344,10 @@ fn decode_counts(bytes: &[u8], arrays: usize) -> Option<Vec<(Rank, Vec<u64>)>> {
 
 /// Tells all survivors how many records of each array each rank has. A rank that fails meanwhile is included if any
 /// survivor has received its counts: it may have gone on, and its records may be in a store. Collective.
-pub fn share_counts(engine: &mut Engine<'_>, counts: &[u64]) -> Result<BTreeMap<Rank, Vec<u64>>> {
+pub fn share_counts(
+    engine: &mut Engine<'_>,
+    counts: &[u64],
+) -> CollectiveResult<BTreeMap<Rank, Vec<u64>>> {
     let me = engine.members().me();
     let arrays = counts.len();
     let mut known = BTreeMap::from([(me, counts.to_vec())]);
@@ -355,7 +362,11 @@ pub fn share_counts(engine: &mut Engine<'_>, counts: &[u64]) -> Result<BTreeMap<
         let reports = engine.share(encode_counts(mine), limit)?;
         let is_complete = reports.is_some();
         for (_, report) in reports.into_iter().flatten() {
-            known.extend(decode_counts(&report, arrays).ok_or_else(undecodable)?);
+            known.extend(
+                decode_counts(&report, arrays)
+                    .ok_or_else(undecodable)
+                    .or_apart()?,
+            );
         }
         let verdict = engine.commit(is_complete, None)?;
         let is_committed = verdict == Verdict::Committed || mutant(Mutant::CountsNotCommitted);

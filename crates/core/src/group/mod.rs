@@ -64,7 +64,7 @@ pub use sort::{Sorted, SortedBlock};
 pub use tree::{MergeOperation, TreeMerge, TreeOptions};
 pub use verify::Verification;
 
-use crate::engine::{Checkpoints, Engine, EngineContext, PlacementPolicy, Stats};
+use crate::engine::{Checkpoints, CollectiveResult, Engine, EngineContext, PlacementPolicy, Stats};
 use crate::faults::Schedule;
 use crate::members::{Members, Rank, RankSet};
 use crate::sort::Method;
@@ -208,12 +208,7 @@ impl<T: Transport> Group<T> {
     pub fn check_poison(&self) -> Result<()> {
         match &self.poison {
             None => Ok(()),
-            Some(error) => Err(Error::new(
-                Status::State,
-                format!(
-                    "the group cannot be used since an earlier call failed: {error}; leave or free it"
-                ),
-            )),
+            Some(error) => Err(poisoned(error)),
         }
     }
 
@@ -229,10 +224,10 @@ impl<T: Transport> Group<T> {
     /// Runs one collective call. No rank returns before all survivors have agreed, unless its error sets it apart: a
     /// rank that returned alone would leave the others waiting for its messages. A call that breaks this rule is a
     /// defect, and its error tells the others that the rank has left.
-    fn call<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
+    fn call<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> CollectiveResult<R>) -> Result<R> {
         let before = self.transport.agreement();
         self.local_call(|group| {
-            let result = work(group);
+            let result = work(group).map_err(Error::from);
             let sets_apart = matches!(&result, Err(error) if error.status.sets_apart());
             let last = group.transport.agreement();
             if sets_apart || last.is_some() && last != before {
@@ -263,8 +258,8 @@ impl<T: Transport> Group<T> {
     fn engage<R>(
         &mut self,
         step: StepSetup<'_>,
-        work: impl FnOnce(&mut Engine<'_>, Beside<'_>) -> Result<R>,
-    ) -> Result<R> {
+        work: impl FnOnce(&mut Engine<'_>, Beside<'_>) -> CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         self.services.observer.call_begins();
         let mut observer = BudgetedObserver {
             observer: &mut *self.services.observer,
@@ -291,7 +286,10 @@ impl<T: Transport> Group<T> {
     }
 
     /// Runs a collective step on the engine.
-    fn on_engine<R>(&mut self, work: impl FnOnce(&mut Engine<'_>) -> Result<R>) -> Result<R> {
+    fn on_engine<R>(
+        &mut self,
+        work: impl FnOnce(&mut Engine<'_>) -> CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         self.engage(StepSetup::default(), |engine, _| work(engine))
     }
 
@@ -299,8 +297,8 @@ impl<T: Transport> Group<T> {
     /// of lost data.
     fn on_stored<R>(
         &mut self,
-        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
-    ) -> Result<R> {
+        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         self.engage(StepSetup::default(), |engine, beside| {
             work(beside.states, engine, beside.lost)
         })
@@ -309,13 +307,16 @@ impl<T: Transport> Group<T> {
     /// As [`Group::on_stored`], for a step of the caller's own loop: the statistics stay those of the last job.
     fn on_states<R>(
         &mut self,
-        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
-    ) -> Result<R> {
+        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         self.keeping_stats(|group| group.on_stored(work))
     }
 
     /// Runs a step that is not part of a job: the statistics stay those of the last job.
-    fn apart_from_jobs<R>(&mut self, work: impl FnOnce(&mut Engine<'_>) -> Result<R>) -> Result<R> {
+    fn apart_from_jobs<R>(
+        &mut self,
+        work: impl FnOnce(&mut Engine<'_>) -> CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         self.keeping_stats(|group| group.on_engine(work))
     }
 
@@ -327,7 +328,10 @@ impl<T: Transport> Group<T> {
     }
 
     /// Runs a call with the memory limit of a job on its buffers.
-    fn call_with_limit<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
+    fn call_with_limit<R>(
+        &mut self,
+        work: impl FnOnce(&mut Group<T>) -> CollectiveResult<R>,
+    ) -> Result<R> {
         self.call(|group| {
             group.limit_memory();
             work(group)
@@ -367,4 +371,11 @@ impl<T: Transport> Group<T> {
         self.seed = SplitMix::new(self.seed).bits();
         self.seed
     }
+}
+
+#[cold]
+fn poisoned(error: &Error) -> Error {
+    let text =
+        format!("the group cannot be used since an earlier call failed: {error}; leave or free it");
+    Error::new(Status::State, text)
 }

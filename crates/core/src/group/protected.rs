@@ -10,7 +10,9 @@ use super::input::{FUNCTION, InputCopies, KeyedDigest, Prepared};
 use super::job::JobSetup;
 use super::{Argument, Group, JobKind, SortInput, Sorted, StepSetup};
 use crate::block::Block;
-use crate::engine::{Checks, HeldInputs, LoadOnly, repair_inputs};
+use crate::engine::{
+    Checks, CollectiveError, CollectiveResult, HeldInputs, InStep, LoadOnly, repair_inputs,
+};
 use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::filter::Filter;
@@ -83,7 +85,7 @@ impl<T: Transport> Group<T> {
         absent: RankSet,
         input: Result<SortInput<'_>>,
         further: (&'static str, u64),
-    ) -> Result<(ProtectedInput, BTreeMap<Node, Block>)> {
+    ) -> CollectiveResult<(ProtectedInput, BTreeMap<Node, Block>)> {
         let mut data = Buffer::default();
         let prepared = input.and_then(|input| {
             data = Buffer::copy_of(input.records)?;
@@ -107,7 +109,7 @@ impl<T: Transport> Group<T> {
         let held = loaded.retained.map(|retained| retained.into_inputs());
         let released = || Error::internal("the inputs were released");
         let input = ProtectedInput {
-            held: held.ok_or_else(released)?,
+            held: held.ok_or_else(released).or_apart()?,
             data: own.unwrap_or(data),
             digest: digest.map(|digest| KeyedDigest { seed: id, digest }),
             layout: prepared.layout,
@@ -122,8 +124,8 @@ impl<T: Transport> Group<T> {
     pub(super) fn release_input<R>(
         &mut self,
         input: ProtectedInput,
-        result: Result<R>,
-    ) -> Result<R> {
+        result: CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         self.engage(StepSetup::default(), |engine, beside| {
             (input.held).release_after(engine, beside.store, result)
         })
@@ -135,7 +137,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         absent: RankSet,
         input: &mut ProtectedInput,
-    ) -> Result<BTreeMap<Node, Block>> {
+    ) -> CollectiveResult<BTreeMap<Node, Block>> {
         let kernel = kernel_for(&input.layout, self.threads.clone());
         let data = input.data.clone();
         let setup = JobSetup {
@@ -181,7 +183,7 @@ impl<T: Transport> Group<T> {
                 Err(error) => (Err(error.clone()), Err(error)),
             };
             let prepared = group.agree_on_input(prepared)?;
-            let (input, data) = replaced?;
+            let (input, data) = replaced.or_apart()?;
             // Inputs of failed ranks keep their digests.
             let key = group.input_key(input.id, &prepared.layout);
             let checks = key.as_ref().map(|key| prepared.checks(key));
@@ -221,8 +223,8 @@ impl<T: Transport> Group<T> {
                 Ok((input, order)) => group.sort_held(absent, input, order, None),
                 Err(error) => {
                     // The other ranks agree on the input first.
-                    group.agree_on_input(Err(error.clone()))?;
-                    Err(error)
+                    let agreed = group.agree_on_input(Err(error.clone()));
+                    Err(agreed.err().unwrap_or(CollectiveError::apart(error)))
                 }
             }
         })
@@ -256,7 +258,7 @@ impl<T: Transport> Group<T> {
 
     /// Replaces the records of an input that have changed since they were protected, where blocks are checked.
     /// Collective.
-    fn repair(&mut self, input: &mut ProtectedInput) -> Result<()> {
+    fn repair(&mut self, input: &mut ProtectedInput) -> CollectiveResult<()> {
         let (Some(key), Some(known)) = (self.input_key(input.id, &input.layout), input.digest)
         else {
             return Ok(());
@@ -279,7 +281,7 @@ impl<T: Transport> Group<T> {
         input: &mut ProtectedInput,
         order: Order,
         filter: Option<Filter>,
-    ) -> Result<Sorted> {
+    ) -> CollectiveResult<Sorted> {
         self.repair(input)?;
         let data = input.data.clone();
         let prepared = Prepared::new(

@@ -5,7 +5,9 @@ use super::input::InputOrigin;
 use super::job::Inputs;
 use super::states::StoredVersion;
 use super::{Argument, FinalStates, Group, Sorted, StepSetup};
-use crate::engine::{Algorithm, Engine, Event, RetainedResult};
+use crate::engine::{
+    Algorithm, CollectiveError, CollectiveResult, Engine, Event, InStep, RetainedResult,
+};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::transport::Transport;
@@ -96,7 +98,7 @@ impl<T: Transport> Group<T> {
     }
 
     /// As [`Group::recover`], after the failures since the result was made are known. Collective.
-    pub(super) fn recover_agreed(&mut self, result: &mut Sorted) -> Result<()> {
+    pub(super) fn recover_agreed(&mut self, result: &mut Sorted) -> CollectiveResult<()> {
         let absent = result.safety.absent.clone();
         let placement = result.safety.membership.clone();
         let recovered = self.recover_blocks(result, &absent, &placement);
@@ -114,7 +116,7 @@ impl<T: Transport> Group<T> {
         result: &mut Sorted,
         absent: &RankSet,
         placement: &Membership,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         if result.safety.stored == Some(self.stored_version()) {
             return self.keeping_stats(|group| group.list_stored_blocks(result));
         }
@@ -142,14 +144,18 @@ impl<T: Transport> Group<T> {
         let listed = result.relist();
         recovered?;
         if !result.has_columns() {
-            return listed;
+            return listed.or_apart();
         }
         self.agree_on_columns(result, listed)
     }
 
     /// Ends a call with steps after its sort, which have had this outcome. Releases the redundancy of the result if a step
     /// has failed, or results do not keep it after calls. Collective.
-    pub(super) fn end_steps(&mut self, sorted: Sorted, steps: Result<()>) -> Result<Sorted> {
+    pub(super) fn end_steps(
+        &mut self,
+        sorted: Sorted,
+        steps: CollectiveResult<()>,
+    ) -> CollectiveResult<Sorted> {
         match steps {
             Ok(()) if !self.config.release_after_run => Ok(sorted),
             steps => self.release_redundancy(sorted, steps),
@@ -160,8 +166,8 @@ impl<T: Transport> Group<T> {
     pub(super) fn release_redundancy(
         &mut self,
         mut sorted: Sorted,
-        steps: Result<()>,
-    ) -> Result<Sorted> {
+        steps: CollectiveResult<()>,
+    ) -> CollectiveResult<Sorted> {
         let Some(retained) = sorted.safety.retained.take() else {
             return steps.map(|()| sorted);
         };
@@ -178,7 +184,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         result: &mut Sorted,
         listed: Result<()>,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         let known = self.known_failures();
         self.apart_from_jobs(|engine| engine.all_or_none(listed))?;
         if self.known_failures() == known {
@@ -206,7 +212,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         result: Result<R>,
         safety: impl Fn(&R) -> &Safety,
-    ) -> Result<R> {
+    ) -> CollectiveResult<R> {
         self.forget_losses();
         let result = result.and_then(|result| {
             if safety(&result).group == self.id {
@@ -227,7 +233,7 @@ impl<T: Transport> Group<T> {
         safety: &mut Safety,
         algorithm: &dyn Algorithm,
         record_bytes: usize,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         let step = StepSetup {
             record_bytes,
             key: safety.key.as_ref(),
@@ -277,7 +283,7 @@ pub(super) fn none_failed(
     absent: &RankSet,
     lost: &mut RankSet,
     reason: &str,
-) -> Result<()> {
+) -> CollectiveResult<()> {
     let members = engine.members();
     let failed = members
         .faulty()
@@ -288,5 +294,5 @@ pub(super) fn none_failed(
         return Ok(());
     }
     let text = format!("rank {lost} failed, {reason}");
-    Err(Error::new(Status::DataLost, text))
+    Err(CollectiveError::alike(Error::new(Status::DataLost, text)))
 }

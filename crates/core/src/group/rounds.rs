@@ -8,7 +8,7 @@ use super::results::Safety;
 use super::stored_rounds::StoredRun;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
-use crate::engine::{Algorithm, FinishedRounds};
+use crate::engine::{Algorithm, CollectiveError, CollectiveResult, FinishedRounds, InStep};
 use crate::members::RankSet;
 use crate::rounds::purity::PurityCheck;
 use crate::rounds::{Hypercube, Rounds, state_of};
@@ -157,7 +157,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         absent: RankSet,
         input: Result<RoundsInput<'_>>,
-    ) -> Result<FinalStates> {
+    ) -> CollectiveResult<FinalStates> {
         let dimension = self.members.cube().dimension();
         let provided = contributing_nodes(&self.members, &self.members.without_input());
         let (input, copy, fingerprint) = self.agree_on_rounds(input, &provided)?;
@@ -170,7 +170,7 @@ impl<T: Transport> Group<T> {
             input.rounds
         };
         self.last_run = Some(LastRun::Rounds);
-        let algorithm = Hypercube::new(rounds, dimension, provided)?;
+        let algorithm = Hypercube::new(rounds, dimension, provided).or_apart()?;
         if input.store_every > 0 && algorithm.rounds() > 0 {
             let run = StoredRun {
                 rounds,
@@ -218,7 +218,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         input: Result<RoundsInput<'a>>,
         provided: &NodeSet,
-    ) -> Result<(RoundsInput<'a>, Buffer, u64)> {
+    ) -> CollectiveResult<(RoundsInput<'a>, Buffer, u64)> {
         let dimension = self.members.cube().dimension();
         let prepared = input.and_then(|input| {
             if input.store_every > 0 && !self.states.has_name() {
@@ -242,7 +242,7 @@ impl<T: Transport> Group<T> {
             if equal {
                 Ok((input, copy, fingerprint))
             } else {
-                Err(unequal(&["rounds"]))
+                Err(CollectiveError::alike(unequal(&["rounds"])))
             }
         })
     }

@@ -10,7 +10,7 @@ use super::config::hash_of;
 use super::protected::{Order, ProtectedInput};
 use super::{Argument, Group, JobKind, SortInput, Sorted};
 use crate::block::Block;
-use crate::engine::{Engine, Verdict};
+use crate::engine::{CollectiveResult, Engine, InStep, Verdict};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::query::brackets::{Candidates, MOST_UNSORTED, Search, is_up_to, quantile_position};
@@ -181,7 +181,9 @@ impl<T: Transport> Group<T> {
     /// Searches, and returns the records in the order in which they are wanted.
     fn records_of(&mut self, input: Result<SortInput<'_>>, wanted: Wanted) -> Result<Vec<u8>> {
         self.job(JobKind::Sort, |group, absent| {
-            group.searched(absent, input, &wanted, |_, _, found| found.records())
+            group.searched(absent, input, &wanted, |_, _, found| {
+                found.records().or_apart()
+            })
         })
     }
 
@@ -191,8 +193,8 @@ impl<T: Transport> Group<T> {
         absent: RankSet,
         input: Result<SortInput<'_>>,
         wanted: &Wanted,
-        then: impl FnOnce(&mut Group<T>, &mut ProtectedInput, Found) -> Result<R>,
-    ) -> Result<R> {
+        then: impl FnOnce(&mut Group<T>, &mut ProtectedInput, Found) -> CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         let (mut input, blocks) = self.protect_given(absent.clone(), input, wanted.shared())?;
         let found = self.search(&mut input, blocks, wanted, &absent);
         let result = found.and_then(|found| then(self, &mut input, found));
@@ -207,7 +209,7 @@ impl<T: Transport> Group<T> {
         mut blocks: BTreeMap<Node, Block>,
         wanted: &Wanted,
         absent: &RankSet,
-    ) -> Result<Found> {
+    ) -> CollectiveResult<Found> {
         let kernel = kernel_for(input.layout(), self.threads.clone());
         loop {
             let search = |engine: &mut Engine<'_>| {
@@ -240,7 +242,11 @@ struct Attempt<'a, 'e> {
 
 impl Attempt<'_, '_> {
     /// Shares a message of each rank, if all could make theirs. None: a rank failed. Collective.
-    fn share(&mut self, mine: Result<Vec<u8>>, limit: usize) -> Result<Option<Vec<Slice>>> {
+    fn share(
+        &mut self,
+        mine: Result<Vec<u8>>,
+        limit: usize,
+    ) -> CollectiveResult<Option<Vec<Slice>>> {
         let mine = self.engine.all_or_none(mine)?;
         // The records of a rank that has failed since the attempt began are missing.
         let failures = self.engine.members().faulty().len();
@@ -260,7 +266,7 @@ impl Attempt<'_, '_> {
     }
 
     /// The number of records of all inputs. None: an input is on no rank, since its rank failed.
-    fn total(&mut self, blocks: &BTreeMap<Node, Block>) -> Result<Option<u64>> {
+    fn total(&mut self, blocks: &BTreeMap<Node, Block>) -> CollectiveResult<Option<u64>> {
         let mut message = Writer::new();
         for (node, block) in blocks {
             let records = block.bytes() / self.kernel.record_bytes();
@@ -276,7 +282,7 @@ impl Attempt<'_, '_> {
             let entry = |fields: &mut Reader<'_>| fields.u32().zip(fields.varint());
             let undecodable = || Error::internal("a count does not decode");
             let entries = Reader::new(&report).repeat_to_end(entry);
-            for (node, count) in entries.ok_or_else(undecodable)? {
+            for (node, count) in entries.ok_or_else(undecodable).or_apart()? {
                 total += count;
                 if (node as usize) < ranks {
                     known.insert(Rank(node));
@@ -289,11 +295,15 @@ impl Attempt<'_, '_> {
     }
 
     /// Searches in the inputs of all ranks, of which this one has `blocks`. None: a rank failed. Collective.
-    fn search(mut self, blocks: &BTreeMap<Node, Block>, wanted: &Wanted) -> Result<Option<Found>> {
+    fn search(
+        mut self,
+        blocks: &BTreeMap<Node, Block>,
+        wanted: &Wanted,
+    ) -> CollectiveResult<Option<Found>> {
         let Some(total) = self.total(blocks)? else {
             return Ok(None);
         };
-        let positions = wanted.positions(total)?;
+        let positions = wanted.positions(total).or_alike()?;
         let mut different = positions.clone();
         different.sort_unstable();
         different.dedup();

@@ -11,7 +11,9 @@ use super::many::ArrayOfMany;
 use super::results::Safety;
 use super::{Argument, Group, JobKind, LastRun};
 use crate::block::Block;
-use crate::engine::{Algorithm, Checks, Finished, Gathered, HeldInputs, sum};
+use crate::engine::{
+    Algorithm, Checks, CollectiveResult, Finished, Gathered, HeldInputs, InStep, sum,
+};
 use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::cost::{Network, Work, choose};
@@ -280,7 +282,7 @@ impl<T: Transport> Group<T> {
         prepared: Result<Prepared<'_>>,
         held: Option<&mut HeldInputs>,
         filter: Option<Filter>,
-    ) -> Result<Sorted> {
+    ) -> CollectiveResult<Sorted> {
         let prepared = self.checked(prepared);
         let mut gathered = Gathered::default();
         if held.is_none() {
@@ -289,7 +291,7 @@ impl<T: Transport> Group<T> {
                     self.last_run = Some(LastRun::Sort(Method::SampleSort(1)));
                     let seed = self.draw_seed();
                     let sort = (Method::SampleSort(1), None);
-                    return self.sorted(finished, &prepared?, sort, (seed, None));
+                    return self.sorted(finished, &prepared.or_apart()?, sort, (seed, None));
                 }
                 Attempt::TakesRounds(gathered) => gathered,
             };
@@ -355,7 +357,7 @@ impl<T: Transport> Group<T> {
         input: &Prepared<'_>,
         (method, filter): (Method, Option<Filter>),
         (id, key): (u64, Option<DigestKey>),
-    ) -> Result<Sorted> {
+    ) -> CollectiveResult<Sorted> {
         let total = total_records(&finished.decision());
         let placed = (finished.retained, finished.membership);
         let safety = Safety::new((self.id, id), &self.members, placed, key)
@@ -364,7 +366,7 @@ impl<T: Transport> Group<T> {
             filter,
             ..self.without_blocks(input.layout.clone(), total, method, safety)
         };
-        sorted.list(&finished.blocks, whole_block)?;
+        sorted.list(&finished.blocks, whole_block).or_apart()?;
         Ok(sorted)
     }
 
@@ -395,7 +397,7 @@ impl<T: Transport> Group<T> {
     pub(super) fn agree_on_input<'a>(
         &mut self,
         prepared: Result<Prepared<'a>>,
-    ) -> Result<Prepared<'a>> {
+    ) -> CollectiveResult<Prepared<'a>> {
         let prepared = self.checked(prepared);
         self.agree_on_checked(prepared)
     }
@@ -431,7 +433,10 @@ impl<T: Transport> Group<T> {
         Ok(prepared)
     }
 
-    fn agree_on_checked<'a>(&mut self, prepared: Result<Prepared<'a>>) -> Result<Prepared<'a>> {
+    fn agree_on_checked<'a>(
+        &mut self,
+        prepared: Result<Prepared<'a>>,
+    ) -> CollectiveResult<Prepared<'a>> {
         // Ranks need not agree again on the layout of their last sort.
         let before = self.agreed_layout;
         let again = prepared.as_ref().map(Prepared::fingerprint).ok() == before;
@@ -447,7 +452,11 @@ impl<T: Transport> Group<T> {
     }
 
     /// The configured algorithm, or the best for the number of ranks and the size. Collective on many ranks.
-    fn choose_method(&mut self, input_bytes: usize, kernel: &dyn Kernel) -> Result<Method> {
+    fn choose_method(
+        &mut self,
+        input_bytes: usize,
+        kernel: &dyn Kernel,
+    ) -> CollectiveResult<Method> {
         if let Some(method) = self.config.method {
             return Ok(method);
         }

@@ -2,7 +2,7 @@
 
 use super::config::{agree_on_equal, hash_of};
 use super::{Argument, Group, StoreChoice};
-use crate::engine::StatesCommit;
+use crate::engine::{CollectiveResult, StatesCommit};
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
 use crate::store::named::NamedStates;
@@ -93,7 +93,7 @@ impl<T: Transport> Group<T> {
     }
 
     /// As [`Group::clear_states`], as a part of another call. Collective.
-    pub(super) fn discard_states(&mut self) -> Result<()> {
+    pub(super) fn discard_states(&mut self) -> CollectiveResult<()> {
         let cleared = self.on_states(|states, engine, _| {
             // States in memory are discarded without an agreement of their own.
             engine.check_faults()?;

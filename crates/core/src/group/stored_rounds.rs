@@ -10,7 +10,10 @@ use std::ops::Range;
 use super::job::JobSetup;
 use super::rounds::FinalStates;
 use super::{Beside, Group, StepSetup};
-use crate::engine::{Algorithm, Checkpoints, CommittedStates, Engine, reported_by_all};
+use crate::engine::{
+    Algorithm, Checkpoints, CollectiveError, CollectiveResult, CommittedStates, Engine, InStep,
+    reported_by_all,
+};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::rounds::{Continued, Hypercube, Note, Rounds, bytes, state_of};
@@ -19,7 +22,7 @@ use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status, caught, refuse};
+use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// A run that stores its states.
 pub(super) struct StoredRun<'a> {
@@ -65,7 +68,10 @@ impl StoredRun<'_> {
 
 impl<T: Transport> Group<T> {
     /// Runs the rounds that follow the stored states, or all of them if none are stored. Collective.
-    pub(super) fn run_stored_rounds(&mut self, run: &StoredRun<'_>) -> Result<FinalStates> {
+    pub(super) fn run_stored_rounds(
+        &mut self,
+        run: &StoredRun<'_>,
+    ) -> CollectiveResult<FinalStates> {
         loop {
             match self.continue_stored_rounds(run) {
                 Err(error) if error.status == Status::DataLost && run.rounds.inits_all() => {
@@ -79,7 +85,7 @@ impl<T: Transport> Group<T> {
     }
 
     /// As [`Group::run_stored_rounds`], with `Status::DataLost` where stored states are lost. Collective.
-    fn continue_stored_rounds(&mut self, run: &StoredRun<'_>) -> Result<FinalStates> {
+    fn continue_stored_rounds(&mut self, run: &StoredRun<'_>) -> CollectiveResult<FinalStates> {
         let found = self.on_stored(|states, engine, lost| {
             stored_round(states, engine, lost, run.fingerprint, "these rounds")
         })?;
@@ -109,7 +115,7 @@ impl<T: Transport> Group<T> {
 
     /// Runs some rounds from the stored states, and stores the states after them. Returns whether they are stored;
     /// otherwise a rank has failed, and the states before stay. Collective.
-    fn run_part(&mut self, run: &StoredRun<'_>, part: Range<u32>) -> Result<bool> {
+    fn run_part(&mut self, run: &StoredRun<'_>, part: Range<u32>) -> CollectiveResult<bool> {
         let states = self.states.of_all_nodes();
         let stored = |node: Node| -> Result<Option<(Slice, Vec<u8>)>> {
             let Some((state, note)) = states.get(node)? else {
@@ -157,6 +163,7 @@ impl<T: Transport> Group<T> {
             states
                 .commit_silently(engine, true, put, lost)?
                 .into_result()
+                .or_alike()
         });
         self.members.readmit_all();
         Ok(committed? || mutant(Mutant::UnstoredRoundsCounted))
@@ -164,7 +171,7 @@ impl<T: Transport> Group<T> {
 
     /// Lists the stored states of the nodes that this rank executes, after they have moved to their executors.
     /// Collective.
-    pub(super) fn list_stored(&mut self, result: &mut FinalStates) -> Result<()> {
+    pub(super) fn list_stored(&mut self, result: &mut FinalStates) -> CollectiveResult<()> {
         let placed = self.on_stored(|states, engine, lost| {
             let entry = |stored: &CommittedStates, node| match stored.get(node)? {
                 // Without any round, the algorithm has not made a state.
@@ -192,7 +199,7 @@ pub(super) fn list_entries<E>(
     (states, engine, lost): (&mut Checkpoints, &mut Engine<'_>, &mut RankSet),
     entry: impl Fn(&CommittedStates, Node) -> Result<Option<E>>,
     mut list: impl FnMut(&Members, Vec<E>),
-) -> Result<Membership> {
+) -> CollectiveResult<Membership> {
     loop {
         let moved = states.begin(engine, lost);
         let (mut listed, mut read) = (Vec::new(), None);
@@ -235,7 +242,7 @@ pub(super) fn begin_with(
     engine: &mut Engine<'_>,
     lost: &mut RankSet,
     membership: &Membership,
-) -> Result<bool> {
+) -> CollectiveResult<bool> {
     if !mutant(Mutant::ExclusionsForgottenAtCommit) {
         engine.members.exclude_as(membership);
     }
@@ -248,7 +255,7 @@ pub(super) fn reported_without_failure(
     engine: &mut Engine<'_>,
     mine: Vec<u8>,
     error: Option<Error>,
-) -> Result<Option<Vec<(Rank, Slice)>>> {
+) -> CollectiveResult<Option<Vec<(Rank, Slice)>>> {
     let known = engine.members().faulty().len();
     let reports = reported_by_all(engine, mine, error)?;
     let is_complete = engine.members().faulty().len() == known;
@@ -263,7 +270,7 @@ pub(super) fn none_missing(
     error: Option<Error>,
     lost: &mut RankSet,
     text: impl FnOnce(&RankSet) -> String,
-) -> Result<()> {
+) -> CollectiveResult<()> {
     let mut missing = RankSet::new(mine.ranks());
     for (_, report) in &reported_by_all(engine, mine.to_bytes(), error)? {
         missing.extend(&RankSet::from_bytes(mine.ranks(), report));
@@ -272,7 +279,10 @@ pub(super) fn none_missing(
         return Ok(());
     }
     *lost = missing;
-    Err(Error::new(Status::DataLost, text(lost)))
+    Err(CollectiveError::alike(Error::new(
+        Status::DataLost,
+        text(lost),
+    )))
 }
 
 /// Moves the stored states to their executors. Returns the number of rounds before them; None if there are none.
@@ -286,7 +296,7 @@ pub(super) fn stored_round(
     lost: &mut RankSet,
     fingerprint: u64,
     name: &str,
-) -> Result<Option<u32>> {
+) -> CollectiveResult<Option<u32>> {
     loop {
         states.confirm_name(engine)?;
         states.begin(engine, lost)?;
@@ -317,9 +327,10 @@ pub(super) fn stored_round(
             missing.extend(&RankSet::from_bytes(missing.ranks(), theirs));
         }
         if found.is_foreign {
-            return refuse(format!(
+            let text = format!(
                 "the stored states are not states of {name}: call ftsort_store_clear to begin anew, or open another name"
-            ));
+            );
+            return Err(CollectiveError::alike(Error::argument(text)));
         }
         if found.round.is_none() {
             // A commit without states.
@@ -330,7 +341,7 @@ pub(super) fn stored_round(
             let text =
                 format!("stored states of {name} are lost: call ftsort_store_clear to begin anew");
             *lost = missing;
-            return Err(Error::new(Status::DataLost, text));
+            return Err(CollectiveError::alike(Error::new(Status::DataLost, text)));
         }
         return Ok(found.round);
     }
@@ -390,7 +401,11 @@ impl Found {
 /// # Errors
 /// `Status::DataLost` if a rank failed before; the set of the owners of lost data receives it. `Status::Callback` if a
 /// state cannot be loaded again.
-fn store_first(engine: &mut Engine<'_>, beside: Beside<'_>, run: &StoredRun<'_>) -> Result<()> {
+fn store_first(
+    engine: &mut Engine<'_>,
+    beside: Beside<'_>,
+    run: &StoredRun<'_>,
+) -> CollectiveResult<()> {
     let Beside {
         states,
         mut reload,
@@ -435,7 +450,8 @@ fn store_first(engine: &mut Engine<'_>, beside: Beside<'_>, run: &StoredRun<'_>)
         })?;
         if states
             .commit_silently(engine, true, read, lost)?
-            .into_result()?
+            .into_result()
+            .or_alike()?
         {
             return Ok(());
         }

@@ -10,7 +10,10 @@ use super::input::{Prepared, SortInput};
 use super::results::none_failed;
 use super::stored_rounds::{begin_with, list_entries, reported_without_failure, stored_round};
 use super::{Group, JobKind, Sorted};
-use crate::engine::{Checkpoints, CommittedStates, Engine, reported_by_all};
+use crate::engine::{
+    Checkpoints, CollectiveError, CollectiveResult, CommittedStates, Engine, InStep,
+    reported_by_all,
+};
 use crate::members::{Members, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::rounds::{Note, bytes};
@@ -20,7 +23,7 @@ use crate::vcube::Node;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::{Digest, DigestKey};
-use ftsort_kernels::error::{Error, Result, Status, refuse};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// The seed of the digests by which inputs are compared: jobs that have no other number in common need the same.
 const DIGEST_SEED: u64 = 0x0066_7473_6f72_7400;
@@ -149,7 +152,7 @@ impl StoredSort {
         states: &mut Checkpoints,
         engine: &mut Engine<'_>,
         lost: &mut RankSet,
-    ) -> Result<Option<u64>> {
+    ) -> CollectiveResult<Option<u64>> {
         let reports = loop {
             let found = stored_round(states, engine, lost, self.fingerprint, "this sort")?;
             if found.is_none() {
@@ -178,9 +181,8 @@ impl StoredSort {
         // A failed rank may be the difference.
         let reason = "so that its records cannot be compared with those of the stored result: sort them in another job";
         none_failed(engine, &self.absent, lost, reason)?;
-        refuse(
-            "the stored result is of other records: call ftsort_store_clear to discard it, or open another name",
-        )
+        let text = "the stored result is of other records: call ftsort_store_clear to discard it, or open another name";
+        Err(CollectiveError::alike(Error::argument(text)))
     }
 
     /// Compares the input of this rank with the stored result. Also returns the error of a block that cannot be read.
@@ -223,7 +225,7 @@ impl StoredSort {
         states: &mut Checkpoints,
         engine: &mut Engine<'_>,
         lost: &mut RankSet,
-    ) -> Result<bool> {
+    ) -> CollectiveResult<bool> {
         if !begin_with(states, engine, lost, &sorted.safety.membership)? {
             return Ok(false);
         }
@@ -270,6 +272,7 @@ impl StoredSort {
         states
             .commit_silently(engine, true, put, lost)?
             .into_result()
+            .or_alike()
     }
 }
 
@@ -326,7 +329,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         (absent, idle): (RankSet, RankSet),
         prepared: Prepared<'_>,
-    ) -> Result<Sorted> {
+    ) -> CollectiveResult<Sorted> {
         let layout = prepared.layout.clone();
         let key = DigestKey::new(DIGEST_SEED, layout.record_bytes());
         let sort = StoredSort {
@@ -358,7 +361,7 @@ impl<T: Transport> Group<T> {
     }
 
     /// Stores a result, of which the blocks of ranks that fail meanwhile are recovered. Collective.
-    fn store_or_recover(&mut self, sort: &StoredSort, sorted: &mut Sorted) -> Result<()> {
+    fn store_or_recover(&mut self, sort: &StoredSort, sorted: &mut Sorted) -> CollectiveResult<()> {
         while !self.store_result(sort, sorted)? {
             self.recover_agreed(sorted)?;
         }
@@ -366,7 +369,7 @@ impl<T: Transport> Group<T> {
     }
 
     /// Stores a result. Returns whether it is stored; otherwise a rank has failed. Collective.
-    fn store_result(&mut self, sort: &StoredSort, sorted: &Sorted) -> Result<bool> {
+    fn store_result(&mut self, sort: &StoredSort, sorted: &Sorted) -> CollectiveResult<bool> {
         let stored =
             self.on_stored(|states, engine, lost| sort.store(sorted, states, engine, lost));
         self.members.readmit_all();
@@ -374,7 +377,7 @@ impl<T: Transport> Group<T> {
     }
 
     /// Lists the stored blocks of the nodes that this rank executes, after they have moved to their executors. Collective.
-    pub(super) fn list_stored_blocks(&mut self, sorted: &mut Sorted) -> Result<()> {
+    pub(super) fn list_stored_blocks(&mut self, sorted: &mut Sorted) -> CollectiveResult<()> {
         let placed = self.on_stored(|states, engine, lost| {
             let entry = |stored: &CommittedStates, node| {
                 let (records, note) = stored_block(stored, node)?;

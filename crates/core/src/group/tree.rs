@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::config::{agree_on_equal, hash_of};
 use super::{Argument, Beside, Group, StepSetup};
-use crate::engine::Engine;
+use crate::engine::{CollectiveError, CollectiveResult, Engine};
 use crate::members::{Rank, RankSet};
 use crate::transport::Transport;
 use crate::tree::fold::{Concatenate, Elementwise, Sorted};
@@ -50,7 +50,7 @@ impl TreeOptions {
     }
 
     /// Adds slow links to the faulty ones, if they are to be detected. Collective.
-    pub(super) fn detect(&mut self, engine: &mut Engine<'_>) -> Result<()> {
+    pub(super) fn detect(&mut self, engine: &mut Engine<'_>) -> CollectiveResult<()> {
         if self.detect_ms > 0 {
             let slow = slow_pairs(engine, u64::from(self.detect_ms) * 1000)?;
             self.request.detected = !slow.is_empty();
@@ -65,7 +65,7 @@ impl TreeOptions {
         engine: &'r mut Engine<'e>,
         beside: &'r mut Beside<'_>,
         absent: &'r RankSet,
-    ) -> Result<TreeOp<'r, 'e>> {
+    ) -> CollectiveResult<TreeOp<'r, 'e>> {
         self.detect(engine)?;
         Ok(TreeOp {
             engine,
@@ -239,17 +239,18 @@ impl<T: Transport> Group<T> {
             })?;
             group.last_tree = Some(chosen);
             if received.len() != length {
-                return Err(Error::internal(format!(
-                    "{} bytes arrived, but bytes is {length}",
-                    received.len()
-                )));
+                let text = format!("{} bytes arrived, but bytes is {length}", received.len());
+                return Err(CollectiveError::apart(Error::internal(text)));
             }
             Ok(received)
         })
     }
 
     /// Agrees on the arguments of a tree, in no round of the failure schedule.
-    fn before_trees<R>(&mut self, work: impl FnOnce(&mut Engine<'_>) -> Result<R>) -> Result<R> {
+    fn before_trees<R>(
+        &mut self,
+        work: impl FnOnce(&mut Engine<'_>) -> CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         self.forget_losses();
         self.apart_from_jobs(work)
     }
@@ -257,8 +258,8 @@ impl<T: Transport> Group<T> {
     /// Runs a collective step on trees. The statistics stay those of the last job.
     pub(super) fn on_trees<R>(
         &mut self,
-        work: impl FnOnce(&mut Engine<'_>, Beside<'_>) -> Result<R>,
-    ) -> Result<R> {
+        work: impl FnOnce(&mut Engine<'_>, Beside<'_>) -> CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         self.forget_losses();
         let schedule = (self.config.failures).resolve(self.members.ranks(), ROUNDS);
         let step = StepSetup {

@@ -116,8 +116,10 @@ impl CustomLoop<'_, '_, '_> {
 
     fn begin(&mut self) -> Result<()> {
         self.context.engine.check_faults()?;
-        self.checkpoints
-            .begin(self.context.engine, self.context.lost)
+        let moved = self
+            .checkpoints
+            .begin(self.context.engine, self.context.lost);
+        Ok(moved?)
     }
 
     fn commit(&mut self, done: bool) -> Result<bool> {

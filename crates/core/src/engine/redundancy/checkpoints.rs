@@ -16,7 +16,7 @@ use super::versions::{Versions, retire_before};
 use crate::block::{Block, Run};
 use crate::engine::commit::agreed_error;
 use crate::engine::job::RoundResult;
-use crate::engine::{Engine, Event, Verdict};
+use crate::engine::{CollectiveError, CollectiveResult, Engine, Event, InStep, Verdict};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::directory::Directory;
@@ -76,7 +76,7 @@ impl Checkpoints {
         engine: &mut Engine<'_>,
         mut named: NamedStates,
         lost: &mut RankSet,
-    ) -> Result<bool> {
+    ) -> CollectiveResult<bool> {
         let is_new = self.version() == 0 && self.staged.is_empty() && self.named.is_none();
         let found = if is_new {
             named.read()
@@ -92,7 +92,7 @@ impl Checkpoints {
             .map_or(0, |manifest| Checksum::of(&manifest.encode()));
         if !engine.all_equal(seen)? {
             let text = format!("{} is not the same on all ranks", named.path());
-            return Err(Error::new(Status::Store, text));
+            return Err(CollectiveError::alike(Error::new(Status::Store, text)));
         }
         let nodes = engine.members.cube().len() as u64;
         let committed = found.as_ref().filter(|manifest| manifest.has_states());
@@ -103,7 +103,7 @@ impl Checkpoints {
                 named.path(),
                 manifest.nodes
             );
-            return Err(Error::argument(text));
+            return Err(CollectiveError::alike(Error::argument(text)));
         }
         let states =
             committed.map(|manifest| (named.states_of(manifest.series), manifest.version_id));
@@ -139,7 +139,7 @@ impl Checkpoints {
         &mut self,
         engine: &mut Engine<'_>,
         found: Option<&StatesManifest>,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         let group = self.store.series().map_or(0, |series| series.group);
         let restored = self.change_manifest(engine, |named| match found {
             Some(manifest) => named.write(manifest),
@@ -160,7 +160,7 @@ impl Checkpoints {
         found: Option<&StatesManifest>,
         states: Option<&(Directory, VersionId)>,
         lost: &mut RankSet,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         if mutant(Mutant::EarlierStatesRemovedFirst) {
             self.remove_left_files(engine);
         }
@@ -186,7 +186,7 @@ impl Checkpoints {
         states: &Directory,
         version_id: VersionId,
         lost: &mut RankSet,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         loop {
             let mut read = Ok(());
             for node in engine.members.my_nodes() {
@@ -204,7 +204,11 @@ impl Checkpoints {
                     Err(error) => read = Err(error),
                 }
             }
-            if self.commit(engine, true, read, lost)?.into_result()? {
+            if self
+                .commit(engine, true, read, lost)?
+                .into_result()
+                .or_alike()?
+            {
                 return Ok(());
             }
         }
@@ -287,7 +291,7 @@ impl Checkpoints {
     ///
     /// Returns `Status::DataLost` if no rank has some of them: those count as never kept, `lost` has their
     /// homes, and all others are in place. Collective.
-    pub fn begin(&mut self, engine: &mut Engine<'_>, lost: &mut RankSet) -> Result<()> {
+    pub fn begin(&mut self, engine: &mut Engine<'_>, lost: &mut RankSet) -> CollectiveResult<()> {
         self.staged.clear();
         let recovered = self.recover(engine, lost);
         self.begun_without = engine.members.faulty().len();
@@ -304,7 +308,7 @@ impl Checkpoints {
         done: bool,
         sound: Result<()>,
         lost: &mut RankSet,
-    ) -> Result<StatesCommit> {
+    ) -> CollectiveResult<StatesCommit> {
         let number = self.version() + 1;
         let commit = self.commit_silently(engine, done, sound, lost)?;
         if commit.is_committed {
@@ -321,7 +325,7 @@ impl Checkpoints {
         done: bool,
         sound: Result<()>,
         lost: &mut RankSet,
-    ) -> Result<StatesCommit> {
+    ) -> CollectiveResult<StatesCommit> {
         // The next commit overwrites the files of a version that was not committed, so the manifest must not name it.
         if let Err(error) = self.confirm_name(engine) {
             self.begin(engine, lost)?;
@@ -331,7 +335,7 @@ impl Checkpoints {
         let is_sound = same_faults && self.is_whole(engine);
         if !is_sound && !mutant(Mutant::CallerRoundSpansFailure) {
             let agreed = if mutant(Mutant::LateCommitNotAgreedOn) {
-                sound
+                sound.or_alike()
             } else {
                 engine.all_or_none(sound)
             };
@@ -370,13 +374,13 @@ impl Checkpoints {
                     moved = self.begin(engine, lost);
                 }
                 // Such an error ends the use of the group on this rank, committed or not.
-                let is_apart = |error: &Error| error.status.sets_apart();
+                let is_apart = |error: &CollectiveError| error.status.sets_apart();
                 if moved.as_ref().is_err_and(is_apart) || mutant(Mutant::ErrorAfterCommitEndsIt) {
                     moved.clone()?;
                 }
                 Ok(StatesCommit {
                     is_committed: true,
-                    moved,
+                    moved: moved.map_err(Error::from),
                 })
             }
             Verdict::Replay => {
@@ -393,9 +397,9 @@ impl Checkpoints {
     fn refused(
         &mut self,
         engine: &mut Engine<'_>,
-        error: Error,
+        error: CollectiveError,
         lost: &mut RankSet,
-    ) -> Result<StatesCommit> {
+    ) -> CollectiveResult<StatesCommit> {
         let is_kept = matches!(error.status, Status::Argument | Status::PeerArgument);
         if !is_kept || mutant(Mutant::StatesOfRefusedCommitDiscarded) {
             self.begin(engine, lost)?;
@@ -404,7 +408,7 @@ impl Checkpoints {
     }
 
     /// Makes `version_id` the version that another job finds, if the states have a name. Collective.
-    fn publish(&mut self, engine: &mut Engine<'_>, version_id: VersionId) -> Result<()> {
+    fn publish(&mut self, engine: &mut Engine<'_>, version_id: VersionId) -> CollectiveResult<()> {
         let (Some(series), Some(named)) = (self.store.series(), &self.named) else {
             return Ok(());
         };
@@ -427,7 +431,7 @@ impl Checkpoints {
         &mut self,
         engine: &mut Engine<'_>,
         change: impl Fn(&mut NamedStates) -> Result<()>,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         let Some(named) = &mut self.named else {
             return Ok(());
         };
@@ -438,7 +442,7 @@ impl Checkpoints {
     }
 
     /// Writes the manifest again if it may name another version than the committed one. Collective.
-    pub fn confirm_name(&mut self, engine: &mut Engine<'_>) -> Result<()> {
+    pub fn confirm_name(&mut self, engine: &mut Engine<'_>) -> CollectiveResult<()> {
         if self.is_unsure && !mutant(Mutant::NameNotConfirmed) {
             self.publish(engine, self.version_id)?;
         }
@@ -447,7 +451,7 @@ impl Checkpoints {
 
     /// The end of the group: discards everything, except committed states with a name, which other jobs may continue.
     /// Collective.
-    pub fn end(&mut self, engine: &mut Engine<'_>) -> Result<()> {
+    pub fn end(&mut self, engine: &mut Engine<'_>) -> CollectiveResult<()> {
         if self.named.is_some() && self.version() > 0 {
             return self.confirm_name(engine);
         }
@@ -458,7 +462,7 @@ impl Checkpoints {
     }
 
     /// Discards everything. Returns false if it has found a failure that the members do not know. Collective.
-    pub fn clear(&mut self, engine: &mut Engine<'_>) -> Result<bool> {
+    pub fn clear(&mut self, engine: &mut Engine<'_>) -> CollectiveResult<bool> {
         // Another job must not look for states that are removed.
         self.publish(engine, VersionId::INPUT)?;
         self.staged.clear();
@@ -476,7 +480,7 @@ impl Checkpoints {
         self.version() == 0 || self.committed_with == *engine.members.membership()
     }
 
-    fn recover(&mut self, engine: &mut Engine<'_>, lost: &mut RankSet) -> Result<()> {
+    fn recover(&mut self, engine: &mut Engine<'_>, lost: &mut RankSet) -> CollectiveResult<()> {
         let mut outcome = Ok(());
         engine.round = self.version() + 1;
         while !self.is_whole(engine) {
@@ -503,7 +507,7 @@ impl Checkpoints {
                         engine.tell(Event::Replay);
                     } else {
                         self.give_up(engine, &gone);
-                        outcome = report(&gone, &held_with, engine.members, lost);
+                        outcome = report(&gone, &held_with, engine.members, lost).or_alike();
                     }
                     self.committed_with = engine.members.membership().clone();
                 }
@@ -550,7 +554,7 @@ impl Checkpoints {
 }
 
 /// Returns the nodes that any survivor names. None: a rank failed.
-fn nodes_of_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<NodeSet>> {
+fn nodes_of_all(engine: &mut Engine<'_>, mine: &[Node]) -> CollectiveResult<Option<NodeSet>> {
     let mine: Vec<u8> = mine.iter().flat_map(|node| node.0.to_le_bytes()).collect();
     let all = engine.members.cube().len();
     let reports = engine.share(mine, all * size_of::<u32>())?;

@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 
 use super::holders::nodes_held_by;
 
-use crate::engine::Engine;
 use crate::engine::inputs::InputHash;
+use crate::engine::{CollectiveResult, Engine};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope, VersionId};
-use ftsort_kernels::error::Result;
 
 /// Inputs that were protected, on one rank.
 #[derive(Debug)]
@@ -86,8 +85,8 @@ impl HeldInputs {
         mut self,
         engine: &mut Engine<'_>,
         jobs: &mut dyn Store,
-        result: Result<R>,
-    ) -> Result<R> {
+        result: CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         if matches!(&result, Err(error) if error.status.sets_apart()) {
             self.store.set_apart();
             return result;

@@ -1,5 +1,6 @@
 //! The data and shares of an erasure code that survivors have after a failure.
 
+use crate::engine::CollectiveResult;
 use std::collections::BTreeMap;
 
 use super::solve::Found;
@@ -45,7 +46,7 @@ const KINDS: [Covered; 2] = [Covered::Inputs, Covered::Blocks];
 
 impl Job<'_, '_> {
     /// Shares the data and shares that each survivor has. None: a rank failed.
-    pub(super) fn take_inventory(&mut self) -> Result<Option<Inventory>> {
+    pub(super) fn take_inventory(&mut self) -> CollectiveResult<Option<Inventory>> {
         let nodes = self.engine.members.cube().len();
         self.forget_unfilled();
         self.answer_for_failed_owners();

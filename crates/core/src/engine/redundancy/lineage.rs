@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::{LostNodes, Plan};
 use crate::block::Block;
-use crate::engine::Exchange;
 use crate::engine::algorithm::{RoundContext, attempt};
 use crate::engine::exchange::{Delivery, Transfer};
 use crate::engine::job::{Job, RoundResult};
+use crate::engine::{CollectiveResult, Exchange};
 use crate::faults::Target;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -34,7 +34,7 @@ impl Job<'_, '_> {
     pub(in crate::engine) fn load_inputs(
         &mut self,
         mut result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let me = self.engine.members.me();
         if !self.redundancy.held.contains(me)
             && let Some(own) = result.check(self.inputs.own())
@@ -160,7 +160,7 @@ impl Job<'_, '_> {
     pub(in crate::engine) fn restore_lineage(
         &mut self,
         mut result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let Some(holdings) = self.share_holdings()? else {
             return Ok(result.interrupted());
         };
@@ -222,7 +222,7 @@ impl Job<'_, '_> {
     pub(in crate::engine) fn renew_inputs(
         &mut self,
         mut result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let is_agreed_loss = result.starts_over || !result.lost.is_empty();
         let skips = self.inputs.source.can_reload() && mutant(Mutant::InputsLeftToCallback);
         if result.interrupted || is_agreed_loss || skips {

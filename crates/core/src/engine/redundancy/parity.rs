@@ -18,7 +18,7 @@ use crate::block::{Block, Header};
 use crate::engine::exchange::{Delivery, Transfer};
 use crate::engine::job::{Job, RoundResult};
 use crate::engine::sums::{Sum, Term};
-use crate::engine::table;
+use crate::engine::{CollectiveError, CollectiveResult, InStep, table};
 use crate::faults::Target;
 use crate::members::{Membership, Rank};
 use crate::mutants::{Mutant, mutant};
@@ -48,7 +48,7 @@ impl Job<'_, '_> {
         own: Option<Block>,
         is_whole: bool,
         mut result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         self.redundancy.renews = false;
         if is_whole {
             return Ok(result);
@@ -74,7 +74,10 @@ impl Job<'_, '_> {
     }
 
     /// Encodes the inputs at the end of an attempt at round 0 in which they have moved.
-    pub(super) fn renew_parity_of_inputs(&mut self, result: RoundResult) -> Result<RoundResult> {
+    pub(super) fn renew_parity_of_inputs(
+        &mut self,
+        result: RoundResult,
+    ) -> CollectiveResult<RoundResult> {
         if self.parity().is_none() || result.interrupted {
             return Ok(result);
         }
@@ -92,7 +95,7 @@ impl Job<'_, '_> {
     pub(in crate::engine) fn restore_by_parity(
         &mut self,
         held_with: &Membership,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let mut result = RoundResult::new();
         let Some(inventory) = self.take_inventory()? else {
             return Ok(result.interrupted());
@@ -155,7 +158,10 @@ impl Job<'_, '_> {
     }
 
     /// Encodes the blocks of a new version, or those that a recovery has brought to their places.
-    pub(super) fn encode_blocks(&mut self, mut result: RoundResult) -> Result<RoundResult> {
+    pub(super) fn encode_blocks(
+        &mut self,
+        mut result: RoundResult,
+    ) -> CollectiveResult<RoundResult> {
         let block_of = |node: Node| {
             let made = result.blocks.get(&node);
             let made = made.filter(|_| !mutant(Mutant::ParityOfOldVersion));
@@ -182,7 +188,7 @@ impl Job<'_, '_> {
         &mut self,
         adopted: Contents<Block>,
         mut result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let me = self.engine.members.me();
         let raw = self.redundancy.raw.iter();
         let raw =
@@ -216,9 +222,10 @@ impl Job<'_, '_> {
         mine: Contents<Block>,
         most_runs: usize,
         result: &mut RoundResult,
-    ) -> Result<(Option<Encoding>, bool)> {
+    ) -> CollectiveResult<(Option<Encoding>, bool)> {
         let Some(shape) = self.parity() else {
-            return Err(Error::internal("there is no parity store"));
+            let error = Error::internal("there is no parity store");
+            return Err(CollectiveError::apart(error));
         };
         let words = encoded_contents(&mine);
         let nodes = self.engine.members.cube().len();
@@ -235,7 +242,9 @@ impl Job<'_, '_> {
             shares: Vec::new(),
         };
         for (rank, words) in reports {
-            encoding.contents.insert(rank, decoded_contents(&words)?);
+            encoding
+                .contents
+                .insert(rank, decoded_contents(&words).or_apart()?);
         }
         let me = self.engine.members.me();
         let group = encoding.groups.iter().find(|group| group.contains(&me));
@@ -246,15 +255,10 @@ impl Job<'_, '_> {
         let mut sums = Vec::with_capacity(group.len() * stripes.shares());
         for stripe in 0..group.len() {
             for share in 0..stripes.shares() {
-                sums.push(share_of(
-                    &encoding,
-                    (&group, &stripes),
-                    (stripe, share),
-                    me,
-                )?);
+                sums.push(share_of(&encoding, (&group, &stripes), (stripe, share), me).or_apart()?);
             }
         }
-        let Some(made) = self.engine.add_up(&sums, &mut result.error)? else {
+        let Some(made) = self.engine.add_up(&sums, &mut result.error).or_apart()? else {
             return Ok((Some(encoding), false));
         };
         let places = (0..group.len()).flat_map(|_| 0..stripes.shares());
@@ -288,7 +292,7 @@ impl Job<'_, '_> {
         &mut self,
         inventory: &Inventory,
         result: &mut RoundResult,
-    ) -> Result<Option<Found>> {
+    ) -> CollectiveResult<Option<Found>> {
         let Some(encoding) = self.redundancy.store.encoding(Covered::Inputs).cloned() else {
             self.redundancy.renews = true;
             return Ok(Some(Found::default()));
@@ -343,14 +347,15 @@ impl Job<'_, '_> {
         inventory: &Inventory,
         inputs: Found,
         mut result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let missing = self.misplaced(held_with);
         let is_input = self.progress.version.version == 0;
         let found = if is_input {
             inputs
         } else {
             let Some(encoding) = self.redundancy.store.encoding(Covered::Blocks).cloned() else {
-                return Err(Error::internal("a version has no parity"));
+                let error = Error::internal("a version has no parity");
+                return Err(CollectiveError::apart(error));
             };
             let is_wanted = |node: Node| missing.contains(&node);
             let inventory = (Covered::Blocks, inventory);

@@ -8,15 +8,15 @@ use super::holders::{HolderRule, Holdings, nodes_held_by};
 use crate::block::Block;
 use crate::engine::exchange::{Delivery, Transfer};
 use crate::engine::job::{Job, RoundResult};
+use crate::engine::{CollectiveResult, InStep};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{StoreScope, VersionId};
-use ftsort_kernels::error::Result;
 
 impl Job<'_, '_> {
     /// Protects the inputs in the first attempt at round 0, and keeps copies that arrived in an attempt that
     /// was interrupted.
-    pub(in crate::engine) fn protect_inputs(&mut self) -> Result<RoundResult> {
+    pub(in crate::engine) fn protect_inputs(&mut self) -> CollectiveResult<RoundResult> {
         let mut result = RoundResult::new();
         let whole_with = self.redundancy.whole_with.take();
         let was_whole = whole_with.is_some();
@@ -54,7 +54,7 @@ impl Job<'_, '_> {
         &mut self,
         own: Block,
         mut result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let me = self.engine.members.me();
         let copies = self.copies();
         let members = &self.engine.members;
@@ -86,11 +86,14 @@ impl Job<'_, '_> {
     }
 
     /// Keeps the inputs that arrived before the job, or although a failure interrupted the step that moved them.
-    pub(in crate::engine) fn hold_arrived(&mut self, result: &mut RoundResult) -> Result<()> {
+    pub(in crate::engine) fn hold_arrived(
+        &mut self,
+        result: &mut RoundResult,
+    ) -> CollectiveResult<()> {
         let gathered = std::mem::take(&mut self.redundancy.gathered);
         let has_copies = matches!(self.redundancy.store.scope(), StoreScope::Copies(1..));
         let gathered = gathered.into_iter().filter(|_| has_copies);
-        for (origin, block) in gathered.chain(self.engine.take_arrived()?) {
+        for (origin, block) in gathered.chain(self.engine.take_arrived().or_apart()?) {
             if self.home_with_input(origin.home()).is_some() {
                 self.hold(origin, Delivery::Got(block), result);
             }
@@ -132,7 +135,7 @@ impl Job<'_, '_> {
     }
 
     /// Shares which inputs each survivor holds. None: a rank failed.
-    pub(super) fn share_holdings(&mut self) -> Result<Option<Holdings>> {
+    pub(super) fn share_holdings(&mut self) -> CollectiveResult<Option<Holdings>> {
         if self.progress.membership.is_none()
             && !self.redundancy.has_moved
             && self.inputs.owners_are_alive(self.engine.members.faulty())
@@ -150,7 +153,7 @@ impl Job<'_, '_> {
 
     /// As [`Job::share_holdings`], whether or not owners have failed. A rank contributes nothing if it holds what follows
     /// from the membership of the last commit.
-    pub(super) fn share_held(&mut self) -> Result<Option<Holdings>> {
+    pub(super) fn share_held(&mut self) -> CollectiveResult<Option<Holdings>> {
         let members = &self.engine.members;
         let (me, ranks) = (members.me(), members.ranks());
         let membership = self.progress.membership.clone();

@@ -20,7 +20,7 @@ use crate::engine::algorithm::{Algorithm, Exchange, RoundContext, Split, Step, a
 use crate::engine::commit::agreed_error;
 use crate::engine::job::{Job, JobParts, RoundResult};
 use crate::engine::progress::Progress;
-use crate::engine::{Engine, Source, Verdict};
+use crate::engine::{CollectiveResult, Engine, Source, Verdict};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::memory::Memory;
@@ -234,7 +234,7 @@ impl RetainedResult {
         algorithm: &dyn Algorithm,
         source: &mut dyn Source,
         lost: &mut RankSet,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         if !mutant(Mutant::BlocksOfResultMoved) {
             self.exclude_again(engine);
         }
@@ -270,7 +270,7 @@ impl RetainedResult {
 }
 
 impl Job<'_, '_> {
-    fn recover_result(&mut self, lacks_copies: &mut bool) -> Result<()> {
+    fn recover_result(&mut self, lacks_copies: &mut bool) -> CollectiveResult<()> {
         loop {
             let is_copied = self.recomputes() && self.copies() > 0;
             let is_copied = is_copied && !mutant(Mutant::ResultNotCopiedAgain);
@@ -300,7 +300,7 @@ impl Job<'_, '_> {
 
     /// Brings the blocks of failed ranks to their present executors. `is_copied`: all blocks are copied to other ranks in the
     /// same transaction, because a rank gives up a block that another one executes from now on.
-    fn restore_result(&mut self, is_copied: bool) -> Result<Verdict> {
+    fn restore_result(&mut self, is_copied: bool) -> CollectiveResult<Verdict> {
         let mut result = match self.progress.membership.clone() {
             _ if self.recomputes() => match self.share_kept()? {
                 Some(kept_by) => {
@@ -324,7 +324,11 @@ impl Job<'_, '_> {
     }
 
     /// Ends a transaction of a result with a commit.
-    fn end_transaction(&mut self, result: RoundResult, is_copied: bool) -> Result<Verdict> {
+    fn end_transaction(
+        &mut self,
+        result: RoundResult,
+        is_copied: bool,
+    ) -> CollectiveResult<Verdict> {
         let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
         match verdict {
             Verdict::Committed if result.starts_over => {
@@ -340,9 +344,9 @@ impl Job<'_, '_> {
                 }
             }
             Verdict::Replay => {}
-            Verdict::Failed(Status::Corrupt) => {
+            Verdict::Failed(status) if status.get() == Status::Corrupt => {
                 // Changed inputs were discarded, and a message is sent again.
-                self.report_corruption(result.error)?;
+                self.report_corruption(status, result.error)?;
                 return Ok(Verdict::Replay);
             }
             Verdict::Failed(status) => return Err(agreed_error(status, result.error)),
@@ -400,7 +404,7 @@ impl Job<'_, '_> {
     }
 
     /// Copies the blocks to other ranks, and releases the inputs.
-    fn copy_result(&mut self) -> Result<Verdict> {
+    fn copy_result(&mut self) -> CollectiveResult<Verdict> {
         let result = self.copy_blocks(RoundResult::new())?;
         self.end_transaction(result, true)
     }
@@ -411,7 +415,7 @@ impl Job<'_, '_> {
     }
 
     /// Copies the blocks of this rank's nodes to other ranks: those of `result`, and those that were here before.
-    fn copy_blocks(&mut self, mut result: RoundResult) -> Result<RoundResult> {
+    fn copy_blocks(&mut self, mut result: RoundResult) -> CollectiveResult<RoundResult> {
         for node in self.engine.members.my_nodes() {
             let block = result.blocks.get(&node);
             let block = block.or_else(|| self.progress.blocks.get(&node)).cloned();
@@ -434,7 +438,7 @@ impl Job<'_, '_> {
     }
 
     /// Shares the pieces of own inputs that the survivors keep. None: a rank failed.
-    fn share_kept(&mut self) -> Result<Option<BTreeSet<(Rank, Node)>>> {
+    fn share_kept(&mut self) -> CollectiveResult<Option<BTreeSet<(Rank, Node)>>> {
         let nodes = self.engine.members.cube().len();
         let mine = NodeSet::of(nodes, self.redundancy.kept.keys().copied());
         let mine = mine.to_bytes();

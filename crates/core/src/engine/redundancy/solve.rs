@@ -3,6 +3,7 @@
 //! Each stripe is solved by another rank of the group, in parallel, and the rank that needs the data receives them from
 //! all of these. All ranks know the same facts, so that none asks another.
 
+use crate::engine::{CollectiveResult, InStep};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::inventory::{Erased, Inventory};
@@ -44,7 +45,7 @@ impl Job<'_, '_> {
         (covered, inventory): (Covered, &Inventory),
         is_wanted: impl Fn(Node) -> bool,
         result: &mut RoundResult,
-    ) -> Result<Option<Found>> {
+    ) -> CollectiveResult<Option<Found>> {
         let erased = inventory.erased(covered);
         let no_finders = BTreeMap::new();
         let finders = match covered {
@@ -83,7 +84,7 @@ impl Job<'_, '_> {
             erased,
             owners: &owners,
         };
-        let rebuilt = self.rebuild(sources, &wanted, result)?;
+        let rebuilt = self.rebuild(sources, &wanted, result).or_apart()?;
         Ok(rebuilt.map(|rebuilt| {
             let rebuilt = rebuilt.into_iter();
             let rebuilt = rebuilt.filter(|(node, _)| !finders.contains_key(node));

@@ -11,7 +11,10 @@ use super::retained::LoadOnly;
 use crate::block::Block;
 use crate::engine::commit::agreed_error;
 use crate::engine::job::{Job, JobParts, run_job};
-use crate::engine::{Checks, Delivery, Engine, Event, Source, Transfer, Verdict, reported_by_all};
+use crate::engine::{
+    Checks, CollectiveResult, Delivery, Engine, Event, InStep, Source, Transfer, Verdict,
+    reported_by_all,
+};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
@@ -33,7 +36,7 @@ pub fn update_inputs(
     inputs: &mut HeldInputs,
     mut parts: JobParts<'_>,
     lost: &mut RankSet,
-) -> Result<()> {
+) -> CollectiveResult<()> {
     let ranks = engine.members.ranks();
     let mut replaced = RankSet::new(ranks);
     if let Err(error) = recover_inputs(engine, inputs, &mut parts, (&mut replaced, lost)) {
@@ -93,7 +96,7 @@ pub fn update_inputs(
         }
     };
     let released = || Error::internal("the new inputs were released");
-    let mut updated = updated.ok_or_else(released)?.into_inputs();
+    let mut updated = updated.ok_or_else(released).or_apart()?.into_inputs();
     updated.state.hashes.extend(hashes);
     *inputs = updated;
     Ok(())
@@ -107,7 +110,7 @@ fn recover_inputs(
     inputs: &mut HeldInputs,
     parts: &mut JobParts<'_>,
     (replaced, lost): (&mut RankSet, &mut RankSet),
-) -> Result<()> {
+) -> CollectiveResult<()> {
     loop {
         let Some(encoding) = inputs.store.encoding(Covered::Inputs) else {
             return Ok(());
@@ -190,7 +193,7 @@ pub fn repair_inputs(
     inputs: &mut HeldInputs,
     own: Slice,
     digest: Digest,
-) -> Result<Slice> {
+) -> CollectiveResult<Slice> {
     let me = engine.members.me();
     let is_intact = |own: &Slice| engine.key.is_none_or(|key| key.digest(own) == digest);
     let is_changed = !is_intact(&own) && !mutant(Mutant::ChangedInputsNotRepaired);
@@ -236,7 +239,7 @@ pub fn repair_inputs(
                 return Ok(got.flatten().map_or(own, Block::into_records));
             }
             Verdict::Replay => {}
-            Verdict::Failed(Status::Corrupt) => {
+            Verdict::Failed(status) if status.get() == Status::Corrupt => {
                 engine.accusations.clear();
                 return Ok(own);
             }

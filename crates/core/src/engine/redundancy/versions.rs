@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use super::holders::{Holdings, holders, nearest};
 use crate::block::Block;
-use crate::engine::Engine;
 use crate::engine::exchange::{Delivery, Transfer};
 use crate::engine::job::{Job, RoundResult};
+use crate::engine::{CollectiveResult, Engine};
 use crate::faults::Target;
 use crate::members::{Membership, Rank};
 use crate::mutants::{Mutant, mutant};
@@ -22,7 +22,7 @@ impl<'e> Job<'_, 'e> {
     pub(in crate::engine) fn load_version(
         &mut self,
         mut result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let me = self.engine.members.me();
         if self.inputs.own_is_here && result.check(self.inputs.own()).is_some() {
             self.redundancy.held.insert(me);
@@ -72,7 +72,7 @@ impl<'e> Job<'_, 'e> {
 
     /// The ranks that hold each input beside files that all ranks see; a file counts as held by the rank that
     /// wrote it in this attempt. None: a rank failed.
-    fn holdings_of_versions(&mut self) -> Result<Option<Holdings>> {
+    fn holdings_of_versions(&mut self) -> CollectiveResult<Option<Holdings>> {
         let me = self.engine.members.me();
         match self.redundancy.store.scope() {
             _ if !self.inputs.own_is_here => Ok(Some(Holdings::default())),
@@ -90,7 +90,7 @@ impl<'e> Job<'_, 'e> {
         &mut self,
         holdings: &Holdings,
         result: &mut RoundResult,
-    ) -> Result<Option<BTreeMap<Node, Delivery<Block>>>> {
+    ) -> CollectiveResult<Option<BTreeMap<Node, Delivery<Block>>>> {
         let me = self.engine.members.me();
         let (mut nodes, mut transfers) = (Vec::new(), Vec::new());
         for node in self.engine.members.cube().nodes() {
@@ -158,7 +158,7 @@ impl<'e> Job<'_, 'e> {
         &mut self,
         version_id: VersionId,
         result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         if self.parity().is_some() {
             return self.encode_blocks(result);
         }
@@ -180,7 +180,7 @@ impl<'e> Job<'_, 'e> {
     pub(in crate::engine) fn restore_version(
         &mut self,
         held_with: &Membership,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let mut result = match self.parity() {
             Some(_) => self.restore_by_parity(held_with)?,
             None => self.versions().restore(held_with)?,
@@ -260,7 +260,11 @@ struct Renewal {
 
 impl Versions<'_, '_> {
     /// Stores a new version, through other ranks where the store keeps copies there.
-    pub fn save(&mut self, version_id: VersionId, result: RoundResult) -> Result<RoundResult> {
+    pub fn save(
+        &mut self,
+        version_id: VersionId,
+        result: RoundResult,
+    ) -> CollectiveResult<RoundResult> {
         match self.store.scope() {
             StoreScope::Shared => Ok(self.put_own(version_id, result)),
             // The job encodes its versions.
@@ -309,7 +313,7 @@ impl Versions<'_, '_> {
         version_id: VersionId,
         copies: usize,
         mut result: RoundResult,
-    ) -> Result<RoundResult> {
+    ) -> CollectiveResult<RoundResult> {
         let members = &self.engine.members;
         let me = members.me();
         let mut transfers = Vec::new();
@@ -363,7 +367,7 @@ impl Versions<'_, '_> {
 
     /// Brings the committed version of every node from the store to its present executor. `lost` gets the
     /// nodes with a block that no rank has.
-    pub fn restore(&mut self, held_with: &Membership) -> Result<RoundResult> {
+    pub fn restore(&mut self, held_with: &Membership) -> CollectiveResult<RoundResult> {
         match self.store.scope() {
             StoreScope::Shared => Ok(self.read_lost_blocks()),
             StoreScope::Parity(_) => self.renew_copies(0, held_with),
@@ -390,7 +394,11 @@ impl Versions<'_, '_> {
 
     /// Restores blocks from the live holder of each that was accused least often, the first one of several, and renews
     /// the copies of the new executor, of failed holders, and of accused ones.
-    fn renew_copies(&mut self, copies: usize, held_with: &Membership) -> Result<RoundResult> {
+    fn renew_copies(
+        &mut self,
+        copies: usize,
+        held_with: &Membership,
+    ) -> CollectiveResult<RoundResult> {
         let mut result = RoundResult::new();
         let me = self.engine.members.me();
         let renewal = self.renewal(copies, held_with);

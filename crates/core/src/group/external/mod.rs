@@ -7,6 +7,7 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `begin` | agrees on the arguments and the state from which the sort continues |
 //! | `job` | the runs and batches of one rank |
 //! | `making` | makes runs |
 //! | `reading` | reads runs |
@@ -15,33 +16,26 @@
 //! Must never: write records into the output before the place of a committed batch, or read a batch of which a rank
 //! does not have its runs.
 
+mod begin;
 mod job;
 mod making;
 mod output;
 mod reading;
 
-use self::job::{ExternalJob, geometry};
-use self::making::remove_runs;
-use self::output::{
-    LeftState, check_same_sort, check_source_names, identity_of, left_state, remove_drafts,
-};
+use self::job::ExternalJob;
 use self::reading::Reading;
-use super::config::{agree_on_equal, hash_of};
+use super::config::hash_of;
 use super::input::{InputOrigin, Prepared};
 use super::{Argument, Group, JobKind, Sorted};
-use crate::engine::reported_by_all;
-use crate::external::manifest::{Identity, Manifest};
-use crate::external::parts::OutputParts;
+use crate::engine::{CollectiveError, CollectiveResult, InStep, reported_by_all};
 use crate::external::places::{ExternalFiles, Transfer};
 use crate::external::run::first_cut;
 use crate::members::{Members, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::sort::pivot::Cut;
 use crate::transport::Transport;
-use crate::wire::Reader;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status, refuse};
-use ftsort_kernels::memory::MemoryBudget;
+use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::Layout;
 
 /// The part of its memory that a rank uses for one piece of a chunk, or for its part of a batch: three are being read,
@@ -141,7 +135,11 @@ impl<T: Transport> Group<T> {
     }
 
     /// Removes the files of a sort that has ended, unless another rank or a later job may need them. Collective.
-    fn clean_up(&mut self, job: &mut ExternalJob, sorted: &Result<()>) -> Result<()> {
+    fn clean_up(
+        &mut self,
+        job: &mut ExternalJob,
+        sorted: &CollectiveResult<()>,
+    ) -> CollectiveResult<()> {
         if matches!(sorted, Err(error) if error.status.sets_apart() || job.resume) {
             return Ok(());
         }
@@ -170,7 +168,7 @@ impl<T: Transport> Group<T> {
 
     /// Whether the files are still those of this job, and not of another one that has begun to write the same output.
     /// Collective.
-    fn owns_files(&mut self, job: &mut ExternalJob) -> Result<bool> {
+    fn owns_files(&mut self, job: &mut ExternalJob) -> CollectiveResult<bool> {
         loop {
             let known = self.known_failures();
             if self.is_writer() {
@@ -185,168 +183,22 @@ impl<T: Transport> Group<T> {
     }
 
     /// Whether all ranks consent. Collective.
-    fn agrees(&mut self, consent: bool) -> Result<bool> {
+    fn agrees(&mut self, consent: bool) -> CollectiveResult<bool> {
         let agreed = self.on_engine(|engine| engine.all_or_none_with(Ok(()), consent))?;
         Ok(agreed.1)
     }
 
-    /// Agrees on the arguments, the memory, and the state from which the sort continues. Collective.
-    fn begin_external(&mut self, sort: Result<ExternalSort>) -> Result<ExternalJob> {
-        let checked = sort.and_then(|sort| {
-            if self.expects_bitonic() {
-                return refuse(
-                    "FTSORT_BITONIC_MERGE sorts bitonic sequences, and an external sort has none",
-                );
-            }
-            if sort.resume {
-                sort.layout.check_known_order()?;
-            }
-            check_source_names(&sort)?;
-            let identity = identity_of(&sort)?;
-            Ok((sort, identity))
-        });
-        let (sort, identity) = self.on_all(checked)?;
-        let facts = [
-            ("record, output or resume", sort.fingerprint()),
-            ("the size of the source", identity.bytes),
-            ("the source", identity.source),
-            ("output_offset", identity.output_offset),
-            ("output_parts", identity.output_parts),
-        ];
-        self.on_engine(|engine| agree_on_equal(engine, &facts))?;
-        let memory = match sort.memory_bytes {
-            0 => MemoryBudget::current().measured_limit() / 2,
-            bytes => bytes,
-        };
-        let share = memory / PARTS_OF_MEMORY;
-        let reports = self.reports(share.to_le_bytes().to_vec(), None)?;
-        let shares = reports
-            .iter()
-            .filter_map(|(_, share)| share[..].try_into().ok());
-        let share = shares.map(usize::from_le_bytes).min().unwrap_or(share);
-        let (left, writers) = self.shared_manifest(&sort)?;
-        let writer = self.draw_seed();
-        let left = match left {
-            Some(LeftState {
-                manifest,
-                continues: true,
-            }) => manifest,
-            left => {
-                let left = left.map(|left| left.manifest);
-                return self.begin_anew(sort, identity, left, (share, writer));
-            }
-        };
-        check_same_sort(&left, &identity, &sort.output)?;
-        let manifest = Manifest { writer, ..left };
-        let geometry = &manifest.geometry;
-        let least = geometry.least_share(identity.record_bytes, manifest.block);
-        if (share as u64) < least && !manifest.is_written() {
-            let text = format!(
-                "the sort to resume has {} runs, and a rank has memory for blocks of {share} bytes in all: give it {} bytes",
-                geometry.chunks(),
-                least.saturating_mul(PARTS_OF_MEMORY as u64)
-            );
-            return Err(Error::new(Status::Memory, text));
-        }
-        let mut job = ExternalJob::new(sort, manifest, share, (self.members.me(), &self.threads));
-        job.before = writers;
-        self.find_runs(&mut job);
-        job.stats.resumed_runs = job.found.len() as u64;
-        Ok(job)
-    }
-
-    /// Begins a sort with its first batch. `left`: the manifest of an earlier sort, of which it removes the files. Collective.
-    fn begin_anew(
-        &mut self,
-        mut sort: ExternalSort,
-        identity: Identity,
-        left: Option<Manifest>,
-        (share, writer): (usize, u64),
-    ) -> Result<ExternalJob> {
-        let (geometry, block) = geometry(&identity, share, self.members.executing().len())?;
-        let manifest = Manifest {
-            job: writer,
-            writer,
-            identity,
-            geometry,
-            block,
-            done: 0,
-            cut: Cut::AllUpper,
-            is_finished: false,
-        };
-        let drafts_left = left.map(|left| {
-            remove_runs(&mut sort.files, left.job);
-            OutputParts::new(&sort.output, &left.identity)
-        });
-        let mut job = ExternalJob::new(sort, manifest, share, (self.members.me(), &self.threads));
-        // Nothing of an earlier output may be behind the records of a shorter one.
-        self.on_writer(|| {
-            if let Some(left) = &drafts_left {
-                remove_drafts(&mut *job.files.places.output, left)?;
-            }
-            job.remove_output()
-        })?;
-        Ok(job)
-    }
-
-    /// Finds the runs in the scratch directories of this rank. An idle spare adds no records to a batch, so it must not
-    /// report runs of an earlier job.
-    fn find_runs(&self, job: &mut ExternalJob) {
-        if !self.members.is_idle_spare(self.members.me()) || mutant(Mutant::RunsOfSparesUsed) {
-            job.find_runs();
-        }
-    }
-
-    /// The state that an earlier job has left, whether it is continued, and the writers of all manifests that ranks see; the
-    /// same on all ranks. Collective.
-    fn shared_manifest(&mut self, sort: &ExternalSort) -> Result<(Option<LeftState>, Vec<u64>)> {
-        let (mine, error) = match left_state(sort) {
-            Ok(mine) => (mine, None),
-            // A sort that is not resumed begins anew.
-            Err(_) if !sort.resume || mutant(Mutant::UnreadableStateIgnored) => (None, None),
-            Err(error) => (None, Some(error)),
-        };
-        let (mine, continues) = mine.map_or_else(Default::default, |left| {
-            (left.manifest.encode(), left.continues)
-        });
-        let length = (mine.len() as u64).to_le_bytes();
-        // The manifest of a sort of larger records is longer.
-        let lengths = self.reports(length.to_vec(), error)?;
-        let lengths = lengths
-            .iter()
-            .filter_map(|(_, report)| Reader::new(report).u64());
-        let longest = lengths.max().unwrap_or(0);
-        let mut message = [&length[..], &[u8::from(continues)], &mine].concat();
-        message.resize(length.len() + 1 + longest as usize, 0);
-        let reports = self.reports(message, None)?;
-        let states = reports.iter().filter_map(|(_, report)| {
-            let mut fields = Reader::new(report);
-            let (length, continues) = (fields.u64()?, fields.u8()? != 0);
-            let manifest = Manifest::decode(fields.rest().get(..length as usize)?)?;
-            Some(LeftState {
-                manifest,
-                continues,
-            })
-        });
-        let states: Vec<LeftState> = states.collect();
-        let writers = states.iter().map(|left| left.manifest.writer).collect();
-        // A rank may see an older version.
-        let newest = states.into_iter().max_by_key(|left| {
-            let Manifest {
-                done, is_finished, ..
-            } = left.manifest;
-            (left.continues, done, is_finished)
-        });
-        Ok((newest, writers))
-    }
-
     /// Returns the value if all ranks have one. Collective.
-    fn on_all<V>(&mut self, mine: Result<V>) -> Result<V> {
+    fn on_all<V>(&mut self, mine: Result<V>) -> CollectiveResult<V> {
         self.on_engine(|engine| engine.all_or_none(mine))
     }
 
     /// The payloads of all survivors; the agreed error if any rank has one. Collective.
-    fn reports(&mut self, mine: Vec<u8>, error: Option<Error>) -> Result<Vec<(Rank, Slice)>> {
+    fn reports(
+        &mut self,
+        mine: Vec<u8>,
+        error: Option<Error>,
+    ) -> CollectiveResult<Vec<(Rank, Slice)>> {
         self.on_engine(|engine| reported_by_all(engine, mine, error))
     }
 
@@ -356,12 +208,12 @@ impl<T: Transport> Group<T> {
     }
 
     /// Lets the writer do `work`, and again if a rank fails meanwhile, which may be the writer. Collective.
-    fn on_writer(&mut self, work: impl FnMut() -> Result<()>) -> Result<()> {
+    fn on_writer(&mut self, work: impl FnMut() -> Result<()>) -> CollectiveResult<()> {
         self.on_engine(|engine| engine.let_one_act(Members::lowest_executor, work))
     }
 
     /// Attempts until the output is complete. Collective.
-    fn external_attempts(&mut self, job: &mut ExternalJob) -> Result<()> {
+    fn external_attempts(&mut self, job: &mut ExternalJob) -> CollectiveResult<()> {
         loop {
             let known = self.known_failures();
             if !job.manifest.is_written() {
@@ -390,7 +242,7 @@ impl<T: Transport> Group<T> {
     }
 
     /// Makes the files of the output and writes the manifest; the first time, makes sure that all ranks see it. Collective.
-    fn begin_output(&mut self, job: &mut ExternalJob) -> Result<()> {
+    fn begin_output(&mut self, job: &mut ExternalJob) -> CollectiveResult<()> {
         self.on_writer(|| {
             // A file that is missing later has lost the records of earlier batches.
             if !job.is_begun && job.manifest.done == 0 {
@@ -407,7 +259,7 @@ impl<T: Transport> Group<T> {
 
     /// Makes the runs that no rank has. Returns whether all were there already; false also if a rank has failed since
     /// `known` ranks had. Collective.
-    fn find_or_make_runs(&mut self, job: &mut ExternalJob, known: usize) -> Result<bool> {
+    fn find_or_make_runs(&mut self, job: &mut ExternalJob, known: usize) -> CollectiveResult<bool> {
         let reports = self.reports(job.holdings(), None)?;
         if self.known_failures() > known {
             return Ok(false);
@@ -419,7 +271,7 @@ impl<T: Transport> Group<T> {
             .position(|rank| *rank == me)
             .unwrap_or(ranks.len());
         // The same reports have the same error on all ranks.
-        let (counts, missing) = job.learn_holdings(&digests, mine)?;
+        let (counts, missing) = job.learn_holdings(&digests, mine).or_alike()?;
         if missing.is_empty() {
             return Ok(true);
         }
@@ -447,7 +299,7 @@ impl<T: Transport> Group<T> {
 
     /// Sorts the batches that are not committed. Returns whether all are; otherwise a rank failed or gave up a run.
     /// Collective. `known`: the number of failed ranks when the runs of all chunks were found.
-    fn external_batches(&mut self, job: &mut ExternalJob, known: usize) -> Result<bool> {
+    fn external_batches(&mut self, job: &mut ExternalJob, known: usize) -> CollectiveResult<bool> {
         let rewound = job.attempt(ExternalJob::rewind);
         let unreadable = self.on_all(rewound)?;
         let first = match self.start_batch(job, unreadable)? {
@@ -480,7 +332,7 @@ impl<T: Transport> Group<T> {
             };
             let done = job.manifest.done;
             if sorted.total == 0 && !is_last {
-                return Err(job.no_progress());
+                return Err(CollectiveError::alike(job.no_progress()));
             }
             let blocks = sorted.blocks.into_iter();
             let blocks = blocks.map(|(_, offset, records)| (offset, records));
@@ -506,7 +358,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         job: &mut ExternalJob,
         unreadable: Vec<u32>,
-    ) -> Result<Option<Reading>> {
+    ) -> CollectiveResult<Option<Reading>> {
         let gave_up = job.give_up(&unreadable);
         let proposal = gave_up.and_then(|()| job.attempt(|job| job.propose_end()));
         let record_bytes = job.layout.record_bytes();
@@ -520,7 +372,7 @@ impl<T: Transport> Group<T> {
             if *gave_up != 0 {
                 return Ok(None);
             }
-            cuts.push(Cut::decode(cut, record_bytes)?);
+            cuts.push(Cut::decode(cut, record_bytes).or_apart()?);
         }
         let started = job.attempt(|job| job.start_batch(first_cut(cuts, &*job.kernel)));
         let (reading, unreadable, error) = match started {
@@ -538,7 +390,7 @@ impl<T: Transport> Group<T> {
         job: &mut ExternalJob,
         unreadable: &[u32],
         error: Option<Error>,
-    ) -> Result<bool> {
+    ) -> CollectiveResult<bool> {
         let error = error.or(job.give_up(unreadable).err());
         let reports = self.reports(vec![u8::from(!unreadable.is_empty())], error)?;
         Ok(reports.iter().any(|(_, report)| report[..] != [0]))
@@ -550,7 +402,7 @@ impl<T: Transport> Group<T> {
         job: &ExternalJob,
         records: Slice,
         known: usize,
-    ) -> Result<Option<Sorted>> {
+    ) -> CollectiveResult<Option<Sorted>> {
         let absent = self.begin_next_job();
         let layout = job.layout.clone();
         let prepared = Prepared::of_made(layout, &records, InputOrigin::Derived, &self.threads);
@@ -574,7 +426,7 @@ impl<T: Transport> Group<T> {
         job: &mut ExternalJob,
         written: Option<Written>,
         known: usize,
-    ) -> Result<bool> {
+    ) -> CollectiveResult<bool> {
         let Some(written) = written else {
             self.on_all(Ok(()))?;
             return Ok(self.known_failures() == known);

@@ -379,8 +379,9 @@ fn has_output(sort: &ExternalSort, manifest: &Manifest) -> Result<bool> {
         let size = |name: String| -> Result<Option<u64>> {
             Ok(found(files, &name)?.map(|(size, _)| size))
         };
-        let has_draft = || Ok(size(output.draft_of(part))?.is_some_and(|size| size >= written));
-        let has_name = || Ok(size(output.name_of(part))?.is_some_and(is_whole));
+        let has_draft =
+            || size(output.draft_of(part)).map(|size| size.is_some_and(|size| size >= written));
+        let has_name = || size(output.name_of(part)).map(|size| size.is_some_and(is_whole));
         let is_left =
             (!manifest.is_finished && has_draft()?) || (manifest.is_written() && has_name()?);
         if !is_left {

@@ -10,13 +10,14 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use crate::engine::CollectiveError;
 use std::sync::Arc;
 
 use super::config::{agree_on_equal, hash_of};
 use super::{Group, LogLevel};
 use crate::monitor::{Foreground, Monitor, MonitorOptions};
 use crate::transport::Transport;
-use ftsort_kernels::error::{Error, Result, Status, refuse};
+use ftsort_kernels::error::{Error, Result, Status};
 pub use policy::Clocks;
 pub(super) use policy::MonitorPolicy;
 pub use state::{Datagrams, MonitorState, TestProcedure};
@@ -91,10 +92,9 @@ impl<T: Transport> Group<T> {
                 Ok((wanted, threads))
             })?;
             if wanted.mode == MonitorMode::Background && !threads {
-                return refuse(
-                    "options.mode is FTSORT_MONITOR_THREAD, but not all ranks were granted \
-                     MPI_THREAD_MULTIPLE by MPI_Init_thread",
-                );
+                let text = "options.mode is FTSORT_MONITOR_THREAD, but not all ranks were granted \
+                            MPI_THREAD_MULTIPLE by MPI_Init_thread";
+                return Err(CollectiveError::alike(Error::argument(text)));
             }
             let in_background = threads && wanted.mode != MonitorMode::Foreground;
             let (me, ranks) = (group.members.me(), group.members.ranks());

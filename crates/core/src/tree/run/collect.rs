@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::choose::{ChosenTree, TreeRequest, TreeRoute};
 use super::traverse::{NodeData, Segment, traverse};
-use crate::engine::{Engine, Verdict, agreed_error};
+use crate::engine::{CollectiveResult, Engine, InStep, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Members, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -87,11 +87,16 @@ const FIXED_BYTES: usize = 8 + 8 + 4;
 
 impl Collect<'_, '_> {
     /// Passes all records to `consume` on the rank that executes the tree's sink. Collective.
-    pub fn run(mut self, consume: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<ChosenTree> {
+    pub fn run(
+        mut self,
+        consume: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> CollectiveResult<ChosenTree> {
         let table = self.table()?;
         let all_owners = self.owners(table.iter());
         let mut request = self.request.undivided();
-        let chosen = TreeRoute::new(self.engine.members, &request, &all_owners)?.chosen;
+        let chosen = TreeRoute::new(self.engine.members, &request, &all_owners)
+            .or_alike()?
+            .chosen;
         let (sink, sink_rank) =
             *(self.progress.sink).get_or_insert((chosen.tree.sink(), chosen.sink_rank));
         // The sink stays the same: another rank would have to start again, with records that were passed on
@@ -105,7 +110,7 @@ impl Collect<'_, '_> {
             let within =
                 |entry: &&BlockEntry| entry.start < window.end && entry.start + entry.count > at;
             let owners = self.owners(table.iter().filter(within));
-            let route = TreeRoute::new(self.engine.members, &request, &owners)?;
+            let route = TreeRoute::new(self.engine.members, &request, &owners).or_alike()?;
             let mut node_data = NodeData::new(&Concatenate, false);
             node_data.error = consume_error.clone();
             let records = self.send_window(&window, &route, &mut node_data)?;
@@ -119,12 +124,12 @@ impl Collect<'_, '_> {
                     self.progress.at = at;
                 }
                 Verdict::Failed(status) => return Err(agreed_error(status, node_data.error)),
-                Verdict::Replay => self.check(&table, at, (sink, sink_rank))?,
+                Verdict::Replay => self.check(&table, at, (sink, sink_rank)).or_alike()?,
             }
         }
         let consumed = consume_error.map_or(Ok(()), Err);
         self.engine.all_or_none(consumed)?;
-        self.check(&table, at, (sink, sink_rank))?;
+        self.check(&table, at, (sink, sink_rank)).or_alike()?;
         Ok(last)
     }
 
@@ -134,7 +139,7 @@ impl Collect<'_, '_> {
         window: &Range<u64>,
         route: &TreeRoute,
         node_data: &mut NodeData<'_>,
-    ) -> Result<Option<Slice>> {
+    ) -> CollectiveResult<Option<Slice>> {
         self.put(node_data, window);
         self.engine.round = super::TREE_ROUND;
         self.engine.inject_crash(Point::Begin)?;
@@ -170,7 +175,7 @@ impl Collect<'_, '_> {
 
     /// Returns the table of all blocks, which is the same on all ranks, after a check that no records are
     /// missing.
-    fn table(&mut self) -> Result<Vec<BlockEntry>> {
+    fn table(&mut self) -> CollectiveResult<Vec<BlockEntry>> {
         let mine = self.encoded();
         let limit = FIXED_BYTES + self.engine.members.cube().len() * ENTRY_BYTES;
         let tables = self.engine.share_committed(mine.clone(), limit, None)?;
@@ -187,10 +192,10 @@ impl Collect<'_, '_> {
                 })
             });
             let entries = entries.filter(|_| is_same);
-            table.extend(entries.ok_or_else(different_results)?);
+            table.extend(entries.ok_or_else(different_results).or_alike()?);
         }
         table.sort_unstable();
-        self.check_table(&table)?;
+        self.check_table(&table).or_alike()?;
         Ok(table)
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::TreeOp;
 use crate::block::Block;
-use crate::engine::{HeldInputs, JobParts, LoadOnly, Source, run_job};
+use crate::engine::{CollectiveResult, HeldInputs, InStep, JobParts, LoadOnly, Source, run_job};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
@@ -48,7 +48,11 @@ impl Source for GivenOnce {
 impl TreeOp<'_, '_> {
     /// Protects the contributions of all ranks but the `absent` ones, which contribute nothing. Returns
     /// `Status::DataLost` if a rank fails before its contribution has left it. Collective.
-    pub(super) fn protect(&mut self, mine: Slice, absent: RankSet) -> Result<Contributions> {
+    pub(super) fn protect(
+        &mut self,
+        mine: Slice,
+        absent: RankSet,
+    ) -> CollectiveResult<Contributions> {
         let mut source = GivenOnce;
         let parts = JobParts {
             retains: true,
@@ -57,7 +61,11 @@ impl TreeOp<'_, '_> {
         let loaded = run_job(self.engine, &LoadOnly, parts, self.lost)?;
         let released = || Error::internal("the contributions were released");
         Ok(Contributions {
-            held: loaded.retained.ok_or_else(released)?.into_inputs(),
+            held: loaded
+                .retained
+                .ok_or_else(released)
+                .or_apart()?
+                .into_inputs(),
             mine,
             blocks: loaded.blocks,
         })
@@ -65,7 +73,7 @@ impl TreeOp<'_, '_> {
 
     /// Brings the contributions of failed ranks to the executors of their nodes, and renews the copies that have
     /// failed with their ranks. Collective.
-    pub(super) fn restore(&mut self, contributions: &mut Contributions) -> Result<()> {
+    pub(super) fn restore(&mut self, contributions: &mut Contributions) -> CollectiveResult<()> {
         if mutant(Mutant::ContributionsNotMoved) {
             return Ok(());
         }
@@ -86,8 +94,8 @@ impl TreeOp<'_, '_> {
     pub(super) fn release<R>(
         &mut self,
         contributions: Contributions,
-        result: Result<R>,
-    ) -> Result<R> {
+        result: CollectiveResult<R>,
+    ) -> CollectiveResult<R> {
         (contributions.held).release_after(self.engine, self.store, result)
     }
 }

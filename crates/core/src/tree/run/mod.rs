@@ -26,7 +26,7 @@ use self::choose::{ChosenTree, TreeRequest, TreeRoute, contributing_nodes, no_pa
 use self::contributions::Contributions;
 use self::traverse::{Division, MergeOperator, NodeData, downwards, traverse};
 use crate::block::Block;
-use crate::engine::{Engine, Transfer, Verdict, agreed_error};
+use crate::engine::{CollectiveError, CollectiveResult, Engine, Transfer, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -35,7 +35,7 @@ use crate::tree::fold::Concatenate;
 use crate::tree::plan::Remedy;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result};
+use ftsort_kernels::error::Error;
 
 /// The round of fault schedules in which the tree is traversed. Round 0 protects the contributions.
 pub const TREE_ROUND: u32 = 1;
@@ -61,7 +61,7 @@ impl TreeOp<'_, '_> {
         &mut self,
         mine: Slice,
         merge: &dyn MergeOperator,
-    ) -> Result<(ChosenTree, Option<Slice>)> {
+    ) -> CollectiveResult<(ChosenTree, Option<Slice>)> {
         let mut contributions = self.protect(mine, self.absent.clone())?;
         let gathered = self.traverse_up(&mut contributions, merge);
         self.release(contributions, gathered)
@@ -69,12 +69,12 @@ impl TreeOp<'_, '_> {
 
     /// Returns the contribution of `root` on all ranks. Collective. Returns `Status::Argument` if `root` had
     /// failed before the call.
-    pub fn broadcast(&mut self, root: Rank, mine: Slice) -> Result<(ChosenTree, Slice)> {
+    pub fn broadcast(&mut self, root: Rank, mine: Slice) -> CollectiveResult<(ChosenTree, Slice)> {
         if self.absent.contains(root) {
             let text = format!(
                 "root is {root}, which has failed or is an idle spare: pass a survivor with a node"
             );
-            return Err(Error::argument(text));
+            return Err(CollectiveError::alike(Error::argument(text)));
         }
         let mine = if root == self.engine.members.me() {
             mine
@@ -92,7 +92,7 @@ impl TreeOp<'_, '_> {
         &mut self,
         contributions: &mut Contributions,
         merge: &dyn MergeOperator,
-    ) -> Result<(ChosenTree, Option<Slice>)> {
+    ) -> CollectiveResult<(ChosenTree, Option<Slice>)> {
         let divides =
             merge.division() != Division::Whole && self.request.remedy == Remedy::Partition;
         let request = if divides {
@@ -141,7 +141,7 @@ impl TreeOp<'_, '_> {
         &mut self,
         contributions: &mut Contributions,
         root: Rank,
-    ) -> Result<(ChosenTree, Slice)> {
+    ) -> CollectiveResult<(ChosenTree, Slice)> {
         let mut node_data = NodeData::new(&Concatenate, true);
         let request = TreeRequest {
             sink: Some(root),
@@ -154,7 +154,7 @@ impl TreeOp<'_, '_> {
                 .clone()
                 .or_else(|| self.spare_cut_off(&request));
             if let Some(cut_off) = cut_off {
-                return Err(cut_off);
+                return Err(CollectiveError::alike(cut_off));
             }
             for (node, data) in contributions.of_nodes() {
                 node_data.contribute(node, data);
@@ -172,7 +172,8 @@ impl TreeOp<'_, '_> {
             match (committed, received) {
                 (true, Some(received)) => return Ok((route.chosen, received)),
                 (true, None) => {
-                    return Err(Error::internal("a committed broadcast has no data"));
+                    let error = Error::internal("a committed broadcast has no data");
+                    return Err(CollectiveError::apart(error));
                 }
                 (false, _) => node_data.restart(),
             }
@@ -206,7 +207,7 @@ impl TreeOp<'_, '_> {
         &mut self,
         received: &mut Option<Slice>,
         node_data: &mut NodeData<'_>,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         let me = self.engine.members.me();
         let mut transfers = Vec::new();
         for (to, from) in self.spares() {
@@ -243,7 +244,7 @@ impl TreeOp<'_, '_> {
         members.nodes_of(rank).into_iter().find(is_reached)
     }
 
-    fn begin_traversal(&mut self) -> Result<()> {
+    fn begin_traversal(&mut self) -> CollectiveResult<()> {
         // The job that protected the contributions has set its own number of rounds.
         self.engine.set_rounds(TREE_ROUND + 1);
         self.engine.round = TREE_ROUND;
@@ -266,7 +267,7 @@ impl TreeOp<'_, '_> {
         node_data: &NodeData<'_>,
         contributions: &mut Contributions,
         (all_reach, cut_off): (bool, Option<&Error>),
-    ) -> Result<bool> {
+    ) -> CollectiveResult<bool> {
         let (complete, error) = (node_data.is_complete(), node_data.error.as_ref());
         let (verdict, all_reach) = self.engine.commit_with(complete, error, all_reach)?;
         match (verdict, cut_off) {
@@ -274,7 +275,7 @@ impl TreeOp<'_, '_> {
                 self.restore(contributions)?;
                 Ok(false)
             }
-            (_, Some(cut_off)) if !all_reach => Err(cut_off.clone()),
+            (_, Some(cut_off)) if !all_reach => Err(CollectiveError::alike(cut_off.clone())),
             (Verdict::Committed, _) => Ok(true),
             (Verdict::Failed(status), _) => Err(agreed_error(status, node_data.error.clone())),
         }

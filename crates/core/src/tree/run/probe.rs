@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::{ControlMessage, Engine, Verdict};
+use crate::engine::{CollectiveResult, ControlMessage, Engine, InStep, Verdict, agreed_error};
 use crate::members::Rank;
 use crate::tree::detect::{MissedTest, TestTimeout};
 use crate::tree::faults::along;
@@ -29,7 +29,7 @@ type Times = BTreeMap<Rank, Vec<u64>>;
 /// rule of [`TestTimeout`] allows after all faster neighbours of one of the two ranks, and longer than
 /// `least` microseconds; for the second test the limit is twice that, and for the third four times.
 /// Collective.
-pub fn slow_pairs(engine: &mut Engine<'_>, least: u64) -> Result<Vec<(Rank, Rank)>> {
+pub fn slow_pairs(engine: &mut Engine<'_>, least: u64) -> CollectiveResult<Vec<(Rank, Rank)>> {
     let timeout = TestTimeout::new(
         least.max(1),
         least.max(1).saturating_mul(TIMEOUT_RATIO),
@@ -43,7 +43,7 @@ pub fn slow_pairs(engine: &mut Engine<'_>, least: u64) -> Result<Vec<(Rank, Rank
         match (engine.commit(shared.is_some(), None)?, shared) {
             (Verdict::Committed, Some(pairs)) => return Ok(pairs),
             (Verdict::Failed(status), _) => {
-                return Err(Error::new(status, "another rank could not test its links"));
+                return Err(agreed_error(status, None));
             }
             _ => {}
         }
@@ -51,7 +51,7 @@ pub fn slow_pairs(engine: &mut Engine<'_>, least: u64) -> Result<Vec<(Rank, Rank
 }
 
 /// Tests all links of this rank. Two ranks test their links in the same order. None: a rank failed.
-fn test_all(engine: &mut Engine<'_>) -> Result<Option<Times>> {
+fn test_all(engine: &mut Engine<'_>) -> CollectiveResult<Option<Times>> {
     let me = engine.members.me();
     let cube = engine.members.cube().clone();
     let mut times = Times::new();
@@ -68,7 +68,7 @@ fn test_all(engine: &mut Engine<'_>) -> Result<Option<Times>> {
             // The first exchange is not timed, because it waits until the other rank is ready.
             for test in 0..=TESTS_PER_LINK {
                 let start = engine.transport.now();
-                if !exchange(engine, other)? {
+                if !exchange(engine, other).or_apart()? {
                     return Ok(None);
                 }
                 let elapsed = (engine.transport.now() - start) * 1e6;
@@ -116,7 +116,10 @@ fn slow(times: &Times, mut timeout: TestTimeout) -> Vec<Rank> {
 }
 
 /// Shares this rank's slow neighbours. Returns the pairs of all ranks. None: a rank failed.
-fn share_slow(engine: &mut Engine<'_>, slow: &[Rank]) -> Result<Option<Vec<(Rank, Rank)>>> {
+fn share_slow(
+    engine: &mut Engine<'_>,
+    slow: &[Rank],
+) -> CollectiveResult<Option<Vec<(Rank, Rank)>>> {
     let bytes = slow.iter().flat_map(|rank| rank.0.to_le_bytes()).collect();
     let ranks = engine.members.ranks();
     let limit = ranks * size_of::<u32>();
@@ -128,7 +131,7 @@ fn share_slow(engine: &mut Engine<'_>, slow: &[Rank]) -> Result<Option<Vec<(Rank
         let slow = Reader::new(&bytes).repeat_to_end(Reader::u32);
         let slow = slow.filter(|slow| slow.iter().all(|rank| (*rank as usize) < ranks));
         let undecodable = || Error::internal("a message with slow links does not decode");
-        let slow = slow.ok_or_else(undecodable)?.into_iter();
+        let slow = slow.ok_or_else(undecodable).or_apart()?.into_iter();
         pairs.extend(slow.map(|rank| (reporter, Rank(rank))));
     }
     Ok(Some(pairs))

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::choose::TreeRoute;
 use crate::block::{Block, Run};
-use crate::engine::{Delivery, Engine, Transfer};
+use crate::engine::{CollectiveResult, Delivery, Engine, Transfer};
 use crate::faults::Point;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
@@ -407,7 +407,7 @@ pub fn traverse(
     route: &TreeRoute,
     steps: &[Vec<LinkMessage>],
     node_data: &mut NodeData<'_>,
-) -> Result<bool> {
+) -> CollectiveResult<bool> {
     let me = engine.members.me();
     let most_runs = node_data.most_segments(engine.members.cube().len());
     for step in steps {

@@ -1,5 +1,9 @@
 //! The agreement that ends a round, and its consequences.
 
+mod collective;
+
+pub use collective::{AgreedStatus, CollectiveError, CollectiveResult, InStep, agreed_error};
+
 use super::arrivals::Arriving;
 use super::integrity::Accusation;
 use super::{Event, MessageEvent, Observer, Occasion, Phase, PlacementPolicy, Span, Stats};
@@ -7,7 +11,7 @@ use crate::faults::{Point, Schedule};
 use crate::members::{Members, Membership, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope};
-use crate::transport::{Comparison, Ticket, Transport, WORD_BITS};
+use crate::transport::{Agreed, Comparison, Ticket, Transport, WORD_BITS};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -20,7 +24,7 @@ pub enum Verdict {
     /// A rank failed, or could not finish because another one failed. The members are up to date.
     Replay,
     /// A rank has an error that a replay does not remove.
-    Failed(Status),
+    Failed(AgreedStatus),
 }
 
 /// Set by a rank that finished its part of the round.
@@ -136,7 +140,7 @@ impl Engine<'_> {
     /// Agrees with all survivors on the outcome of the present step. `complete`: this rank did its part;
     /// `error`: its own reason if it could not. After anything but [`Verdict::Committed`] no message is in
     /// transit any more. Collective.
-    pub fn commit(&mut self, complete: bool, error: Option<&Error>) -> Result<Verdict> {
+    pub fn commit(&mut self, complete: bool, error: Option<&Error>) -> CollectiveResult<Verdict> {
         Ok(self.commit_with(complete, error, true)?.0)
     }
 
@@ -146,8 +150,8 @@ impl Engine<'_> {
         complete: bool,
         error: Option<&Error>,
         consent: bool,
-    ) -> Result<(Verdict, bool)> {
-        self.members.check_quorum()?;
+    ) -> CollectiveResult<(Verdict, bool)> {
+        self.members.check_quorum().or_apart()?;
         let mut flag = all_clear();
         if !complete || error.is_some() {
             flag &= !COMPLETE;
@@ -181,16 +185,18 @@ impl Engine<'_> {
         let gravest = Status::BY_GRAVITY
             .into_iter()
             .find(|status| flag & bit_of(*status) == 0);
-        let verdict = gravest.map_or(Verdict::Replay, Verdict::Failed);
+        let verdict = gravest.map_or(Verdict::Replay, |status| {
+            Verdict::Failed(AgreedStatus::of_agreement(status))
+        });
         Ok((verdict, consent))
     }
 
     /// Agrees until the contributions of all survivors are known, so that no error is forgotten. Returns them, and
     /// whether a rank has failed.
-    fn agree_on_word(&mut self, own: u32) -> Result<(u32, bool)> {
+    fn agree_on_word(&mut self, own: u32) -> CollectiveResult<(u32, bool)> {
         let mut failures = false;
         loop {
-            let agreed = self.timed(Phase::Commit, |engine| engine.transport.agree(own))?;
+            let agreed = self.timed(Phase::Commit, |engine| engine.agree(own))?;
             failures |= agreed.faults;
             let lost = mutant(Mutant::LostWordsIgnored).then_some(!0);
             if let Some(flag) = agreed.flag.or(lost) {
@@ -202,16 +208,21 @@ impl Engine<'_> {
 
     /// Returns the value if every survivor has one; otherwise all fail alike, with their own error where it
     /// has the agreed status. Collective.
-    pub fn all_or_none<T>(&mut self, own: Result<T>) -> Result<T> {
+    pub fn all_or_none<T>(&mut self, own: Result<T>) -> CollectiveResult<T> {
         Ok(self.all_or_none_with(own, true)?.0)
     }
 
     /// As [`Engine::all_or_none`]; also returns whether all ranks consent. Collective.
-    pub fn all_or_none_with<T>(&mut self, own: Result<T>, consent: bool) -> Result<(T, bool)> {
+    pub fn all_or_none_with<T>(
+        &mut self,
+        own: Result<T>,
+        consent: bool,
+    ) -> CollectiveResult<(T, bool)> {
         let error = own.as_ref().err().cloned();
         loop {
             match self.commit_with(error.is_none(), error.as_ref(), consent)? {
-                (Verdict::Committed, all) => return Ok((own?, all)),
+                // No rank has an error.
+                (Verdict::Committed, all) => return Ok((own.or_apart()?, all)),
                 (Verdict::Failed(status), _) => return Err(agreed_error(status, error)),
                 (Verdict::Replay, _) => {}
             }
@@ -224,7 +235,7 @@ impl Engine<'_> {
         &mut self,
         chosen: fn(&Members) -> Rank,
         mut act: impl FnMut() -> Result<()>,
-    ) -> Result<()> {
+    ) -> CollectiveResult<()> {
         loop {
             let acts = chosen(self.members) == self.members.me();
             let done = if acts { act() } else { Ok(()) };
@@ -238,14 +249,14 @@ impl Engine<'_> {
     }
 
     /// Detects failures: afterwards all survivors know the same failed ranks. Collective.
-    pub fn check_faults(&mut self) -> Result<()> {
+    pub fn check_faults(&mut self) -> CollectiveResult<()> {
         while self.commit(true, None)? != Verdict::Committed {}
         Ok(())
     }
 
     /// Returns the bitwise AND of the survivors' values; afterwards all know the same failed ranks.
     /// Collective.
-    pub fn agree_on(&mut self, value: u32) -> Result<u32> {
+    pub fn agree_on(&mut self, value: u32) -> CollectiveResult<u32> {
         loop {
             let known = self.members.faulty().len();
             let low = self.agree_on_bits(value & 0xffff)?;
@@ -257,10 +268,14 @@ impl Engine<'_> {
         }
     }
 
+    fn agree(&mut self, flag: u32) -> CollectiveResult<Agreed> {
+        self.transport.agree(flag).or_apart()
+    }
+
     /// As [`Engine::agree_on`], for values of at most [`WORD_BITS`] bits.
-    fn agree_on_bits(&mut self, value: u32) -> Result<u32> {
+    fn agree_on_bits(&mut self, value: u32) -> CollectiveResult<u32> {
         loop {
-            let agreed = self.transport.agree(value)?;
+            let agreed = self.agree(value)?;
             if let (Some(flag), false) = (agreed.flag, agreed.faults) {
                 return Ok(flag);
             }
@@ -269,12 +284,12 @@ impl Engine<'_> {
     }
 
     /// Returns whether all survivors have the same value. Collective.
-    pub fn all_equal(&mut self, value: u64) -> Result<bool> {
+    pub fn all_equal(&mut self, value: u64) -> CollectiveResult<bool> {
         self.all_equal_in(value, u64::BITS)
     }
 
     /// As [`Engine::all_equal`], for the lowest `bits` bits of the value. Collective.
-    pub fn all_equal_in(&mut self, value: u64, bits: u32) -> Result<bool> {
+    pub fn all_equal_in(&mut self, value: u64, bits: u32) -> CollectiveResult<bool> {
         let mut comparison = Comparison::new(value.into(), bits);
         loop {
             let agreed = self.agree_on_bits(comparison.word())?;
@@ -286,18 +301,18 @@ impl Engine<'_> {
 
     /// Returns whether no rank will read the store of a job any more to continue the job, as far as all ranks
     /// know. Collective.
-    pub(super) fn is_over(&mut self, store: &dyn Store) -> Result<bool> {
+    pub(super) fn is_over(&mut self, store: &dyn Store) -> CollectiveResult<bool> {
         if store.scope() != StoreScope::Shared || mutant(Mutant::StoreClearedAtCommit) {
             return Ok(true);
         }
         // An agreement that ends without failures proves that all ranks have learnt the result of the one
         // before. A rank that has failed in between took its part of the result along; the next call finds
         // that.
-        Ok(!self.transport.agree(0)?.faults || mutant(Mutant::StoreClearedAlone))
+        Ok(!self.agree(0)?.faults || mutant(Mutant::StoreClearedAlone))
     }
 
     /// Empties the store once no rank will read it any more. Returns whether it did. Collective.
-    pub(super) fn clear(&mut self, store: &mut dyn Store) -> Result<bool> {
+    pub(super) fn clear(&mut self, store: &mut dyn Store) -> CollectiveResult<bool> {
         if !self.is_over(store)? {
             store.leave();
             return Ok(false);
@@ -310,8 +325,9 @@ impl Engine<'_> {
     }
 
     /// Makes new failures known to the members and the observer.
-    fn learn_of_failures(&mut self) -> Result<()> {
-        let failed = self.transport.recover(&self.late_tickets())?;
+    fn learn_of_failures(&mut self) -> CollectiveResult<()> {
+        let keep = self.late_tickets();
+        let failed = self.transport.recover(&keep).or_apart()?;
         let before = self.members.membership().clone();
         let newly_failed = self.members.absorb(&failed);
         self.stats.faults += newly_failed.len() as u64;
@@ -319,7 +335,7 @@ impl Engine<'_> {
             self.tell(Event::Failure(rank));
         }
         self.report_executors(&before);
-        self.members.check_quorum()
+        self.members.check_quorum().or_apart()
     }
 
     /// Reports the nodes that have a new executor.
@@ -385,26 +401,11 @@ impl Engine<'_> {
     }
 
     /// Crashes this process here if the schedule says so.
-    pub fn inject_crash(&mut self, point: Point) -> Result<()> {
+    pub fn inject_crash(&mut self, point: Point) -> CollectiveResult<()> {
         if self.schedule.crashes(self.members.me(), self.round, point) {
-            self.transport.crash()?;
+            self.transport.crash().or_apart()?;
         }
         Ok(())
-    }
-}
-
-/// Returns the error for a status on which all survivors agreed: this rank's own if it has that status,
-/// otherwise one that says that another rank has the reason.
-pub fn agreed_error(status: Status, own: Option<Error>) -> Error {
-    match own {
-        Some(error) if error.status == status => error,
-        _ => {
-            let status = match status {
-                Status::Argument => Status::PeerArgument,
-                other => other,
-            };
-            Error::new(status, "another rank has the details")
-        }
     }
 }
 
