@@ -111,6 +111,8 @@ mutants! {
     ResultReleasedTooEarly,
     /// A result is refused if a spare has taken over the node of an excluded rank after its block had moved.
     MovedBlockRefused,
+    /// Such a block counts as lost.
+    MovedBlockLost,
     /// A batch of an external sort is committed although a rank failed, which may not have written its blocks.
     BatchOfFailedRankCommitted,
     /// The manifest of an external sort names a batch that not all ranks have written.

@@ -116,6 +116,41 @@ fn blocks_stay_on_the_ranks_that_sorted_them() {
     }
 }
 
+/// Gathers a result without redundancy. It was made while rank 2 was excluded, which has failed since, and a spare executes
+/// its node.
+fn gathered_beside_a_spare() -> Vec<Result<Vec<i32>>> {
+    let config = GroupConfig {
+        spares: 1,
+        release_after_run: true,
+        // The node of the excluded rank has records, too.
+        method: Some(Method::Bitonic(Shape::Any)),
+        ..GroupConfig::default()
+    };
+    let outcomes = play_group(4, 1, config, "2@10", |rank, group| {
+        start_monitor(group)?;
+        let mine = if rank == Rank(3) {
+            Vec::new()
+        } else {
+            keys(rank)
+        };
+        let mut sorted = group.sort_keys(&mine)?;
+        assert!(rank != Rank(2) || sorted.blocks().all(|block| block.records.is_empty()));
+        fail_in(group, 10, 2)?;
+        assert_eq!(group.members().executor(Node(2)), Rank(3));
+        whole(group, &mut sorted)
+    });
+    outcomes.into_iter().flatten().collect()
+}
+
+#[test]
+fn a_moved_block_is_gathered_although_a_spare_executes_its_node() {
+    let gathered: Result<Vec<Vec<i32>>> = gathered_beside_a_spare().into_iter().collect();
+    assert_eq!(gathered.unwrap().concat(), all_keys(3));
+    for outcome in with_mutant(Mutant::MovedBlockLost, gathered_beside_a_spare) {
+        assert_eq!(outcome.unwrap_err().status, Status::DataLost);
+    }
+}
+
 /// A rank without work has no block that could be lost with it.
 #[test]
 fn a_failed_rank_that_was_excluded_loses_no_result() {

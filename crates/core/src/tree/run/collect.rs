@@ -113,7 +113,7 @@ impl Collect<'_, '_> {
             let route = TreeRoute::new(self.engine.members, &request, &owners).or_alike()?;
             let mut node_data = NodeData::new(&Concatenate, false);
             node_data.error = consume_error.clone();
-            let records = self.send_window(&window, &route, &mut node_data)?;
+            let records = self.send_window((&table, &window), &route, &mut node_data)?;
             let complete = node_data.is_complete();
             match self.engine.commit(complete, node_data.error.as_ref())? {
                 Verdict::Committed => {
@@ -136,11 +136,11 @@ impl Collect<'_, '_> {
     /// Sends one window along the tree. Returns its records on the rank that collects.
     fn send_window(
         &mut self,
-        window: &Range<u64>,
+        (table, window): (&[BlockEntry], &Range<u64>),
         route: &TreeRoute,
         node_data: &mut NodeData<'_>,
     ) -> CollectiveResult<Option<Slice>> {
-        self.put(node_data, window);
+        self.put(node_data, table, window);
         self.engine.round = super::TREE_ROUND;
         self.engine.inject_crash(Point::Begin)?;
         traverse(self.engine, route, route.schedule.steps(), node_data)?;
@@ -158,9 +158,14 @@ impl Collect<'_, '_> {
         NodeSet::of(self.engine.members.cube().len(), nodes)
     }
 
-    fn put(&self, node_data: &mut NodeData<'_>, window: &Range<u64>) {
+    fn put(&self, node_data: &mut NodeData<'_>, table: &[BlockEntry], window: &Range<u64>) {
         let size = self.local.record_bytes;
-        for (node, start, data) in &self.local.blocks {
+        for (_, start, data) in &self.local.blocks {
+            let entry = table.binary_search_by_key(start, |entry| entry.start);
+            // The table has no blocks without records.
+            let Some(entry) = entry.ok().filter(|_| !data.is_empty()) else {
+                continue;
+            };
             let end = start + (data.len() / size) as u64;
             let part = window.start.clamp(*start, end)..window.end.clamp(*start, end);
             let bytes = (part.start - start) as usize * size..(part.end - start) as usize * size;
@@ -169,7 +174,7 @@ impl Collect<'_, '_> {
                 span: (part.end - part.start) as u32,
                 data: data.part(bytes),
             };
-            node_data.put(*node, segment);
+            node_data.put(Node(table[entry].node), segment);
         }
     }
 
@@ -196,12 +201,15 @@ impl Collect<'_, '_> {
         }
         table.sort_unstable();
         self.check_table(&table).or_alike()?;
+        let members = &self.engine.members;
+        for entry in &mut table {
+            let node = node_of_block(members, Node(entry.node), entry.owner);
+            entry.node = node.map_or(entry.node, |node| node.0);
+        }
         Ok(table)
     }
 
-    /// Checks that every record is in one block, and that the block's owner still executes its node. The block of an
-    /// excluded rank has moved. If the rank has failed since, a spare may execute its node: then a recovery moves the block
-    /// again.
+    /// Checks that every record is in one block, and that the block's owner can send it.
     fn check_table(&mut self, table: &[BlockEntry]) -> Result<()> {
         let members = &self.engine.members;
         let nodes = members.cube().len();
@@ -212,7 +220,9 @@ impl Collect<'_, '_> {
         if end > self.local.total || table.iter().any(is_unknown) || is_refused {
             return Err(different_results());
         }
-        if !gaps && end == self.local.total && !table.iter().any(is_misplaced) {
+        let can_be_sent =
+            |entry: &BlockEntry| node_of_block(members, Node(entry.node), entry.owner).is_some();
+        if !gaps && end == self.local.total && table.iter().all(can_be_sent) {
             return Ok(());
         }
         let faulty = members.faulty().iter();
@@ -270,6 +280,16 @@ impl Collect<'_, '_> {
         );
         Error::new(Status::DataLost, text)
     }
+}
+
+/// Returns the node with which a block is sent by the rank that has it; None if this rank executes no node. It is the
+/// block's own node, unless a spare executes that now: the block of an excluded rank had moved before the rank failed.
+fn node_of_block(members: &Members, node: Node, owner: Rank) -> Option<Node> {
+    if members.executor(node) == owner {
+        return Some(node);
+    }
+    let mut others = members.nodes_of(owner).into_iter();
+    others.next().filter(|_| !mutant(Mutant::MovedBlockLost))
 }
 
 /// Returns the end of the last block, and whether records are missing before it. None if blocks overlap or a
