@@ -32,7 +32,8 @@ pub fn caught_silently<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     result
 }
 
-/// Returns whether this thread was in a call of the library already.
+/// Returns whether this thread was in a call of the library already. This and [`leave_call`] are not inlined, because each
+/// function of the interface would have a copy.
 #[inline(never)]
 fn enter_call() -> bool {
     static HOOK: Once = Once::new();
