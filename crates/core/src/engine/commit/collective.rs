@@ -108,3 +108,23 @@ pub fn agreed_error(status: AgreedStatus, own: Option<Error>) -> CollectiveError
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_error_in_a_step_separates_the_rank() {
+        let local = Err::<(), Error>(Error::argument("count is wrong"));
+        let error = Error::from(local.or_apart().unwrap_err());
+        assert_eq!(error.status, Status::Internal);
+        assert!(error.text.ends_with("count is wrong"), "{error}");
+        for status in Status::BY_GRAVITY
+            .into_iter()
+            .filter(|one| one.sets_apart())
+        {
+            let error = CollectiveError::apart(Error::new(status, "the reason"));
+            assert_eq!((error.status, &error.text[..]), (status, "the reason"));
+        }
+    }
+}
