@@ -144,3 +144,45 @@ pub fn expected(trial: &Trial, job: usize, present: &[Rank], array: usize) -> Ve
     }
     records
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::{Harness, JobOptions, StoreKind};
+    use crate::transport::{Failure, FailureMode, SimConfig};
+    use ftsort_kernels::test_size::sized;
+
+    /// A survivor passes the counts of failed ranks on. All counts have the greatest size of their encoding.
+    #[test]
+    fn counts_of_two_failed_ranks_fit_into_a_message() {
+        let shared = |failures: Vec<Failure>| {
+            let config = SimConfig {
+                failures,
+                ..SimConfig::default()
+            };
+            let run = Harness::new(4, config, StoreKind::None).run(|rank| {
+                let job = rank.run_job(JobOptions::default(), |context| {
+                    Ok(share_counts(context.engine, &[u64::MAX; 2])?)
+                });
+                job.result.map(|counts| counts.len())
+            });
+            assert_eq!(run.sim.hung, []);
+            run.sim.outcomes.into_iter().flatten().map(Result::unwrap)
+        };
+        let steps = 1..sized(30, 90);
+        let mut passed_on = 0;
+        for (one, other) in steps
+            .clone()
+            .flat_map(|one| steps.clone().map(move |other| (one, other)))
+        {
+            let crash = |(rank, step)| Failure {
+                rank: Rank(rank),
+                step,
+                mode: FailureMode::Crash,
+            };
+            let counts = shared([(0, one), (1, other)].map(crash).to_vec());
+            passed_on += usize::from(counts.max() == Some(4));
+        }
+        assert!(passed_on > 0);
+    }
+}
