@@ -7,6 +7,8 @@
  *                      replica, but a callback loads all inputs again.
  *   recoveries gather  three ranks: rank 0 gathers a result, and kills rank 1 when it has the first piece. The spare takes over,
  *                      and executes its home node too, whose records rank 0 has.
+ *   recoveries moved   four ranks: a result without redundancy, made while rank 2 was excluded as slow, is gathered after rank 2
+ *                      has failed. The spare executes its node, whose records another rank has.
  *   recoveries orders  four ranks: ranks 3 and 2 fail between sorts of a protected input by two keys. Equal keys keep the order
  *                      of the input.
  *   recoveries comm    three ranks: rank 1 fails, and the survivors end a group with a communicator of survivors, which is left
@@ -114,6 +116,66 @@ static int gather(void)
   return finish(group);
 }
 
+static uint64_t slow_on_rank_2(void *user)
+{
+  (void)user;
+  usleep(rank == 2 ? 200000 : 3000);
+  return 42;
+}
+
+static int in_order(void *user, const void *records, size_t count)
+{
+  static int32_t last = INT32_MIN;
+  size_t k;
+  (void)user;
+  for (k = 0; k < count; k++) {
+    EXPECT(((const int32_t *)records)[k] >= last);
+    last = ((const int32_t *)records)[k];
+  }
+  gathered += count;
+  return 0;
+}
+
+static int moved(void)
+{
+  ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort_monitor_options watch = FTSORT_MONITOR_OPTIONS_INIT;
+  ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
+  ftsort *group = NULL;
+  ftsort_result *result = NULL;
+  static int32_t keys[COUNT];
+  int k, sorts, has_records = 1;
+  EXPECT(ranks == 4);
+  for (k = 0; k < COUNT; k++) keys[k] = key_of(rank, k);
+  config.spares = 1;
+  config.algorithm = FTSORT_BITONIC;
+  config.release_after_run = 1;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  watch.mode = FTSORT_MONITOR_FOREGROUND;
+  watch.interval_ms = 20;
+  watch.first_ms = 8000;
+  watch.plus_ms = 4000;
+  watch.unforgiving = 1;
+  watch.test = slow_on_rank_2;
+  EXPECT(ftsort_monitor_start(group, &watch, NULL) == FTSORT_OK);
+  for (sorts = 0; sorts < 10000 && has_records; sorts++) {
+    ftsort_result_free(result);
+    EXPECT(ftsort_run(group, &record, keys, rank < 3 ? COUNT : 0, &result) == FTSORT_OK);
+    has_records = ftsort_result_count(result) > 0;
+    MPI_Bcast(&has_records, 1, MPI_INT, 2, MPI_COMM_WORLD);
+  }
+  EXPECT(!has_records);
+  if (rank == 2) kill(getpid(), SIGKILL);
+  find_failure(group, 2);
+  EXPECT(ftsort_executor(group, 2) == 3);
+  options.has_sink = 1;
+  EXPECT(ftsort_gather_sorted(group, &options, result, in_order, NULL) == FTSORT_OK);
+  EXPECT(rank != 0 || gathered == 3 * COUNT);
+  ftsort_result_free(result);
+  return finish(group);
+}
+
 /* Open MPI crashes survivors that free a communicator right after a failure. */
 static int comm_of_survivors(void)
 {
@@ -212,6 +274,7 @@ int main(int argc, char **argv)
   int owner, owners, has_spare;
   start_mpi(&argc, &argv);
   if (argc == 2 && !strcmp(argv[1], "gather")) return gather();
+  if (argc == 2 && !strcmp(argv[1], "moved")) return moved();
   if (argc == 2 && !strcmp(argv[1], "orders")) return orders();
   if (argc == 2 && !strcmp(argv[1], "comm")) return comm_of_survivors();
   has_spare = argc == 2 && !strcmp(argv[1], "spare");

@@ -59,6 +59,7 @@ pub fn cases() -> Vec<Case> {
         ("spare", 3),
         ("reload", 4),
         ("gather", 3),
+        ("moved", 4),
         ("orders", 4),
         ("comm", 3),
     ];
