@@ -37,7 +37,7 @@ static ftsort_monitor_options options_for(int mode)
 
 /* Initializes MPI for the monitor's mode in the first argument, thread or foreground. Returns the mode. If MPI
  * does not grant threads, it prints that NAME is skipped, finalizes MPI and returns -1. */
-static int start(const char *name, int *argc, char ***argv)
+static inline int start(const char *name, int *argc, char ***argv)
 {
   int thread = *argc > 1 && strcmp((*argv)[1], "thread") == 0;
   int granted = start_mpi_with(argc, argv, thread ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);

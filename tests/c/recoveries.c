@@ -21,8 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "expect.h"
 #include "ftsort_all.h"
+#include "monitored.h"
 
 enum { COUNT = 50000 };
 
@@ -116,13 +116,6 @@ static int gather(void)
   return finish(group);
 }
 
-static uint64_t slow_on_rank_2(void *user)
-{
-  (void)user;
-  usleep(rank == 2 ? 200000 : 3000);
-  return 42;
-}
-
 static int in_order(void *user, const void *records, size_t count)
 {
   static int32_t last = INT32_MIN;
@@ -140,7 +133,7 @@ static int moved(void)
 {
   ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
   ftsort_config config = FTSORT_CONFIG_INIT;
-  ftsort_monitor_options watch = FTSORT_MONITOR_OPTIONS_INIT;
+  ftsort_monitor_options watch;
   ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
   ftsort *group = NULL;
   ftsort_result *result = NULL;
@@ -152,12 +145,8 @@ static int moved(void)
   config.algorithm = FTSORT_BITONIC;
   config.release_after_run = 1;
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
-  watch.mode = FTSORT_MONITOR_FOREGROUND;
-  watch.interval_ms = 20;
-  watch.first_ms = 8000;
-  watch.plus_ms = 4000;
-  watch.unforgiving = 1;
-  watch.test = slow_on_rank_2;
+  is_slow = rank == 2;
+  watch = options_for(FTSORT_MONITOR_FOREGROUND);
   EXPECT(ftsort_monitor_start(group, &watch, NULL) == FTSORT_OK);
   for (sorts = 0; sorts < 10000 && has_records; sorts++) {
     ftsort_result_free(result);

@@ -199,8 +199,9 @@ impl Job<'_, '_> {
         match (verdict, made) {
             (Verdict::Committed, Some(made)) => self.accept_at_once(made),
             (Verdict::Committed, None) => {
-                let error = Error::internal("a job without blocks was committed");
-                return Err(CollectiveError::apart(error));
+                return Err(CollectiveError::internal(
+                    "a job without blocks was committed",
+                ));
             }
             (Verdict::Replay, _) => return Ok(false),
             (Verdict::Failed(status), _) => return Err(agreed_error(status, result.error)),

@@ -5,13 +5,13 @@
 //! along a tree of the ranks that execute its nodes, and the decisions of all roots through one rank, the coordinator:
 //! a few messages for each rank, however many subcubes there are.
 
-use crate::engine::{CollectiveResult, InStep};
 use std::collections::BTreeMap;
 
 use super::algorithm::{Proposals, RoundContext, attempt};
 use super::job::{Job, RoundResult};
 use super::relay::{Entries, RelayTree};
 use super::{Subcube, table};
+use crate::engine::{CollectiveResult, InStep};
 use crate::members::{Members, Rank, RankSet};
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::{Buffer, Slice};

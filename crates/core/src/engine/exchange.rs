@@ -7,13 +7,13 @@
 //! Each rank sends to the ranks after it first, so that no rank receives from all others at once while the others wait.
 //! Sends come before receives, because data are safe when they have left a rank.
 
-use crate::engine::{CollectiveResult, InStep};
 use std::ops::Range;
 
 use super::Engine;
 use super::arrivals::Stage;
 use super::relay::message_of;
 use crate::block::{Block, Header, Run};
+use crate::engine::{CollectiveResult, InStep};
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::transport::{Flow, Ticket};

@@ -1,10 +1,10 @@
 //! The inputs of a job: where they come from, and how a reloaded input is checked.
 
-use crate::engine::CollectiveResult;
 use std::collections::BTreeMap;
 
 use super::job::{Job, RoundResult};
 use crate::block::Block;
+use crate::engine::CollectiveResult;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;

@@ -1,6 +1,5 @@
 //! A round of the algorithm for every node that this rank executes: decide, split, exchange, join.
 
-use crate::engine::CollectiveResult;
 use std::collections::BTreeMap;
 
 use super::algorithm::{RoundContext, attempt};
@@ -9,6 +8,7 @@ use super::exchange::Transfer;
 use super::job::{Job, RoundResult};
 use super::{Exchange, Phase, Split};
 use crate::block::Block;
+use crate::engine::CollectiveResult;
 use crate::faults::{Point, Target};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;

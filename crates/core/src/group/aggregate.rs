@@ -132,7 +132,7 @@ impl<T: Transport> Group<T> {
             let failures = self.known_failures();
             if recovered.replace(failures) == Some(failures) {
                 let text = "the summaries of the nodes do not have all records";
-                return Err(CollectiveError::apart(Error::internal(text)));
+                return Err(CollectiveError::internal(text));
             }
             self.recover_agreed(sorted)?;
         }

@@ -389,8 +389,7 @@ impl<T: Transport> Group<T> {
     ) -> CollectiveResult<()> {
         let rule = sorted.columns.as_ref().map(|columns| &columns.rule);
         let Some(Rule::Positions(zip)) = rule else {
-            let error = Error::internal("the result has no positions");
-            return Err(CollectiveError::apart(error));
+            return Err(CollectiveError::internal("the result has no positions"));
         };
         let zip = Arc::clone(zip);
         let mut recovered = None;
@@ -427,7 +426,7 @@ impl<T: Transport> Group<T> {
             let failures = self.known_failures();
             if recovered.replace(failures) == Some(failures) {
                 let text = "the blocks of the sort do not have all records";
-                return Err(CollectiveError::apart(Error::internal(text)));
+                return Err(CollectiveError::internal(text));
             }
             if mutant(Mutant::PositionsNotRecovered) {
                 continue;

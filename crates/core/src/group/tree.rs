@@ -14,7 +14,7 @@ use crate::tree::run::probe::slow_pairs;
 use crate::tree::run::traverse::MergeOperator;
 use crate::tree::run::{TREE_ROUND, TreeOp};
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, refuse};
+use ftsort_kernels::error::{Result, refuse};
 use ftsort_kernels::kernel::{ThreadPool, kernel_for};
 use ftsort_kernels::record::Layout;
 
@@ -240,7 +240,7 @@ impl<T: Transport> Group<T> {
             group.last_tree = Some(chosen);
             if received.len() != length {
                 let text = format!("{} bytes arrived, but bytes is {length}", received.len());
-                return Err(CollectiveError::apart(Error::internal(text)));
+                return Err(CollectiveError::internal(text));
             }
             Ok(received)
         })

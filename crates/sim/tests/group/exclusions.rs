@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::monitors::NoDatagrams;
 use super::redundancy::{fail_in, whole};
+use super::spares::keys_beside;
 use super::*;
 use ftsort_core::group::protected::Order;
 use ftsort_core::group::{Clocks, MonitorConfig, MonitorMode};
@@ -128,12 +129,7 @@ fn gathered_beside_a_spare() -> Vec<Result<Vec<i32>>> {
     };
     let outcomes = play_group(4, 1, config, "2@10", |rank, group| {
         start_monitor(group)?;
-        let mine = if rank == Rank(3) {
-            Vec::new()
-        } else {
-            keys(rank)
-        };
-        let mut sorted = group.sort_keys(&mine)?;
+        let mut sorted = group.sort_keys(&keys_beside(Rank(3), rank))?;
         assert!(rank != Rank(2) || sorted.blocks().all(|block| block.records.is_empty()));
         fail_in(group, 10, 2)?;
         assert_eq!(group.members().executor(Node(2)), Rank(3));

@@ -15,7 +15,7 @@ fn with_spares(spares: usize) -> GroupConfig {
 }
 
 /// The numbers of a rank in a group with this idle spare, which has none.
-fn keys_beside(spare: Rank, rank: Rank) -> Vec<i32> {
+pub fn keys_beside(spare: Rank, rank: Rank) -> Vec<i32> {
     match rank == spare {
         true => Vec::new(),
         false => keys(rank),

@@ -49,7 +49,14 @@ impl CollectiveError {
         if error.status.sets_apart() {
             return CollectiveError(error);
         }
-        let text = format!("a rank left a collective step alone: {}", error.text);
+        CollectiveError::internal(format!(
+            "a rank left a collective step alone: {}",
+            error.text
+        ))
+    }
+
+    /// A defect, as [`Error::internal`].
+    pub fn internal(text: impl Into<String>) -> CollectiveError {
         CollectiveError(Error::internal(text))
     }
 

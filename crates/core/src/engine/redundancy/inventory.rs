@@ -1,10 +1,10 @@
 //! The data and shares of an erasure code that survivors have after a failure.
 
-use crate::engine::CollectiveResult;
 use std::collections::BTreeMap;
 
 use super::solve::Found;
 use crate::block::Block;
+use crate::engine::CollectiveResult;
 use crate::engine::job::{Job, RoundResult};
 use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};

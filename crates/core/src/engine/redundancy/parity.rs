@@ -224,8 +224,7 @@ impl Job<'_, '_> {
         result: &mut RoundResult,
     ) -> CollectiveResult<(Option<Encoding>, bool)> {
         let Some(shape) = self.parity() else {
-            let error = Error::internal("there is no parity store");
-            return Err(CollectiveError::apart(error));
+            return Err(CollectiveError::internal("there is no parity store"));
         };
         let words = encoded_contents(&mine);
         let nodes = self.engine.members.cube().len();
@@ -354,8 +353,7 @@ impl Job<'_, '_> {
             inputs
         } else {
             let Some(encoding) = self.redundancy.store.encoding(Covered::Blocks).cloned() else {
-                let error = Error::internal("a version has no parity");
-                return Err(CollectiveError::apart(error));
+                return Err(CollectiveError::internal("a version has no parity"));
             };
             let is_wanted = |node: Node| missing.contains(&node);
             let inventory = (Covered::Blocks, inventory);

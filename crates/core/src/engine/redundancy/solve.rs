@@ -3,13 +3,13 @@
 //! Each stripe is solved by another rank of the group, in parallel, and the rank that needs the data receives them from
 //! all of these. All ranks know the same facts, so that none asks another.
 
-use crate::engine::{CollectiveResult, InStep};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::inventory::{Erased, Inventory};
 use crate::block::Block;
 use crate::engine::job::{Job, RoundResult};
 use crate::engine::sums::{Sum, Term};
+use crate::engine::{CollectiveResult, InStep};
 use crate::members::{Rank, RankSet};
 use crate::store::parity::{Contents, Covered, Encoding, Stripes, Summand, divided, part_of};
 use crate::vcube::Node;

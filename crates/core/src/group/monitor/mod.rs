@@ -10,11 +10,11 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::engine::CollectiveError;
 use std::sync::Arc;
 
 use super::config::{agree_on_equal, hash_of};
 use super::{Group, LogLevel};
+use crate::engine::CollectiveError;
 use crate::monitor::{Foreground, Monitor, MonitorOptions};
 use crate::transport::Transport;
 use ftsort_kernels::error::{Error, Result, Status};

@@ -172,8 +172,9 @@ impl TreeOp<'_, '_> {
             match (committed, received) {
                 (true, Some(received)) => return Ok((route.chosen, received)),
                 (true, None) => {
-                    let error = Error::internal("a committed broadcast has no data");
-                    return Err(CollectiveError::apart(error));
+                    return Err(CollectiveError::internal(
+                        "a committed broadcast has no data",
+                    ));
                 }
                 (false, _) => node_data.restart(),
             }
