@@ -10,6 +10,9 @@ FEATURES := testing
 else
 CRATE_TYPES := --crate-type cdylib,staticlib
 endif
+# The packages and features of the tests, alike in all targets, so that cargo builds each package once for them. The models
+# have a target of their own.
+TESTED := --workspace --features testing --exclude ftsort-papers --exclude ftsort-model
 # Runs a command with the release library, which the MPI tests use as the demo and the kill tables do.
 WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" exec "$$@"' sh
 
@@ -74,8 +77,8 @@ check:
 check-all:
 	$(MAKE) debian-tools
 	$(MAKE) lint-all
-	$(MAKE) models
 	$(MAKE) test-all
+	$(MAKE) models
 	$(MAKE) sanitize
 	$(MAKE) races
 	$(MAKE) test-mpi-all
@@ -107,8 +110,8 @@ doc: setup
 
 # Unit and property tests, the simulator with its mutants at a small size, and the tests of form.
 test: setup
-	$(RUN) cargo test --workspace --features testing --exclude ftsort-papers --exclude ftsort-model --lib --test simulator --test group \
-	  --test conformance --test corpus --test tidy --test header --test failed_mremap --test replaced_mremap --test refused_threads
+	$(RUN) cargo test $(TESTED) --lib --test simulator --test group --test conformance --test corpus --test tidy --test header \
+	  --test failed_mremap --test replaced_mremap --test refused_threads
 
 # The scripts' own tests; the settings for fault tolerance are the same in all places that have them.
 test-scripts: setup
@@ -117,17 +120,16 @@ test-scripts: setup
 
 # The library is the one that cargo builds for the tests.
 test-mpi: setup
-	FTSORT_TESTS=quick $(RUN) cargo test --workspace --features testing --exclude ftsort-papers --exclude ftsort-model --test mpi \
-	  --test exports
+	FTSORT_TESTS=quick $(RUN) cargo test $(TESTED) --test mpi --test exports
 
-# The same tests at their full size, in a profile that compiles longer and runs faster.
+# The same tests at their full size: those of the simulator in a profile that compiles longer and runs faster.
 test-all: setup
-	FTSORT_TESTS=all $(RUN) cargo test --profile sim --workspace --exclude ftsort-model --features testing --lib --test simulator --test group \
-	  --test conformance --test corpus
-	$(RUN) cargo test --workspace --exclude ftsort-model --features testing --doc
+	FTSORT_TESTS=all $(RUN) cargo test $(TESTED) --lib --test conformance --test corpus
+	FTSORT_TESTS=all $(RUN) cargo test $(TESTED) --profile sim --test simulator --test group
+	$(RUN) cargo test $(TESTED) --doc
 
 test-mpi-all: build
-	FTSORT_TESTS=all $(WITH_RELEASE) cargo test --features testing --test mpi
+	FTSORT_TESTS=all $(WITH_RELEASE) cargo test $(TESTED) --test mpi
 
 # The models of the papers, and the model of the protocol in a model checker.
 models: setup
@@ -142,7 +144,7 @@ debian-tools:
 # C++ programs of all cases on MPI.
 sanitize: build
 	PROPTEST_CASES=32 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(RUN) cargo test --target x86_64-unknown-linux-gnu -p ftsort-kernels --lib
-	FTSORT_SANITIZER=address,undefined FTSORT_TESTS=all $(WITH_RELEASE) cargo test --features testing --test mpi
+	FTSORT_SANITIZER=address,undefined FTSORT_TESTS=all $(WITH_RELEASE) cargo test $(TESTED) --test mpi
 
 # ThreadSanitizer on the tests of the threads of kernels, monitors and probes, with the stable compiler. It needs a
 # standard library that is compiled with it too; rustup fetches the source.
