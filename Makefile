@@ -122,10 +122,9 @@ test-scripts: setup
 test-mpi: setup
 	FTSORT_TESTS=quick $(RUN) cargo test $(TESTED) --test mpi --test exports
 
-# The same tests at their full size: those of the simulator in a profile that compiles longer and runs faster.
+# The same tests at their full size, in a profile that compiles longer, runs faster, and optimises the kernels as a release does.
 test-all: setup
-	FTSORT_TESTS=all $(RUN) cargo test $(TESTED) --lib --test conformance --test corpus
-	FTSORT_TESTS=all $(RUN) cargo test $(TESTED) --profile sim --test simulator --test group
+	FTSORT_TESTS=all $(RUN) cargo test $(TESTED) --profile sim --lib --test simulator --test group --test conformance --test corpus
 	$(RUN) cargo test $(TESTED) --doc
 
 test-mpi-all: build
