@@ -54,13 +54,17 @@ use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
-use ftsort_kernels::test_size::all_tests;
+use ftsort_kernels::test_size::{all_tests, sized_search};
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use ftsort_sim::transport::{
     Failure, FailureMode, RankHandle, SimConfig, SimMpi, SimResult, run_ranks,
 };
 
 use play::*;
+
+/// As in the simulator's tests: the ranks allocate many small blocks.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type SimGroup<'y> = Group<Protocol<SimMpi<'y>>>;
 

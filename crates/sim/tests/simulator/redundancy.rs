@@ -3,8 +3,8 @@
 
 use super::refusals::every_refusal;
 use super::{
-    STORES, every_crash, every_single_crash, every_single_failure, expect_correct, first_outcome,
-    parse, search, steps_after,
+    STORES, every_crash, every_crash_of_long_trial, every_single_crash, every_single_failure,
+    expect_correct, first_outcome, parse, search, steps_after,
 };
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::Status;
@@ -57,13 +57,12 @@ fn crashes_while_protected_inputs_are_replaced() {
     ] {
         every_crash(&format!("ranks=3 records=6 tagged=1 protects=1 {job}"));
     }
-    // `make explore` has the pairs of crashes of these, which take minutes.
     for job in [
         "store=parity:1:8 updates=2 algorithm=bitonic",
         "store=parity:2:8 updates=1 protects=2",
         "store=parity:1:2 updates=1 spares=1",
     ] {
-        every_single_crash(&format!("ranks=3 records=6 tagged=1 protects=1 {job}"));
+        every_crash_of_long_trial(&format!("ranks=3 records=6 tagged=1 protects=1 {job}"));
     }
     for job in [
         "store=memory:1 hosts=2",
@@ -173,7 +172,6 @@ fn changed_copies_are_found_between_calls_and_in_recoveries() {
     let line = "ranks=3 records=6 tagged=1 checks=1 algorithm=samplesort";
     for job in [
         "store=memory:1 protects=1 corrupt=1~0.input.key",
-        "store=memory:2 protects=2 updates=1 corrupt=1~0.input.key",
         "store=memory:1 protects=1 corrupt=1~0.replica.key",
         "store=memory:2 protects=1 corrupt=1~0.replica.key",
         "store=memory:1 recoveries=2 corrupt=0~0.replica.key",
@@ -184,6 +182,9 @@ fn changed_copies_are_found_between_calls_and_in_recoveries() {
     ] {
         every_crash(&format!("{line} {job}"));
     }
+    every_crash_of_long_trial(&format!(
+        "{line} store=memory:2 protects=2 updates=1 corrupt=1~0.input.key"
+    ));
     for copies in [1, 2] {
         let job = format!("store=memory:{copies} protects=2 corrupt=1~0.input.key");
         let outcome = first_outcome(&format!("{line} {job}"));

@@ -5,7 +5,10 @@ use ftsort_kernels::test_size::{all_tests, sized};
 use ftsort_sim::trial::{draw, judge, run};
 use rayon::prelude::*;
 
-use super::{every_crash, every_single_failure, expect_correct, parse, range, search};
+use super::{
+    every_crash, every_crash_of_long_trial, every_single_failure, expect_correct, parse, range,
+    search,
+};
 
 /// The stores with redundancy.
 const STORES: [&str; 4] = ["memory:1", "directory", "reload", "versions:1"];
@@ -34,17 +37,22 @@ fn every_failure_of_three_and_four_working_ranks() {
 
 #[test]
 fn crashes_with_a_spare_in_every_job() {
-    for job in [
-        "algorithm=samplesort dense=1 sorts=2",
-        "algorithm=hyperquicksort tagged=1 sorts=2",
-        "algorithm=hyperquicksort checks=1",
-        "loop=1",
-        "tree=merge tagged=1 sorts=2",
-        "tree=broadcast sink=1 sorts=2",
-        "tree=collect sorts=2",
-    ] {
-        for store in ["memory:1", "directory"].into_iter().take(sized(1, 2)) {
-            every_crash(&format!("ranks=4 spares=1 records=6 store={store} {job}"));
+    for store in ["memory:1", "directory"].into_iter().take(sized(1, 2)) {
+        let line = format!("ranks=4 spares=1 records=6 store={store}");
+        for job in [
+            "algorithm=hyperquicksort checks=1",
+            "loop=1",
+            "tree=merge tagged=1 sorts=2",
+            "tree=broadcast sink=1 sorts=2",
+            "tree=collect sorts=2",
+        ] {
+            every_crash(&format!("{line} {job}"));
+        }
+        for job in [
+            "algorithm=samplesort dense=1 sorts=2",
+            "algorithm=hyperquicksort tagged=1 sorts=2",
+        ] {
+            every_crash_of_long_trial(&format!("{line} {job}"));
         }
     }
 }

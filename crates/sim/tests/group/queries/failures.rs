@@ -180,7 +180,7 @@ fn failures_with_files(query: Query, releases: bool, seed: u64) -> Option<String
 
 #[test]
 fn queries_that_use_files_survive_a_failure_at_every_step() {
-    let seeds = if all_tests() { 1..30 } else { 1..4 };
+    let seeds = 1..sized_search(4, 12, 30);
     for (query, seed) in QUERIES
         .into_iter()
         .flat_map(|query| seeds.clone().map(move |seed| (query, seed)))
