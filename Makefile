@@ -23,7 +23,7 @@ WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" ex
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
 	@echo "make check          the tests that every change must pass (8 minutes on 2 cores, builds included)"
-	@echo "make check-all      all tests at full size, and the optimised library (more than an hour)"
+	@echo "make check-all      more schedules and cases, the optimised library, sanitizers, packages (an hour)"
 	@echo "make sanitize       AddressSanitizer on the kernels and on the programs of the MPI tests"
 	@echo "make races          ThreadSanitizer on the threads of kernels, monitors and probes"
 	@echo "make coverage       lines of the protocol that no unit test and no simulated trial executes"
@@ -38,7 +38,7 @@ help:
 	@echo "make test-python    test the Python package (3 minutes; WHEEL=1: as installed from the wheel)"
 	@echo "make site           build the documentation site into target/site"
 	@echo "make pictures       draw docs/pictures"
-	@echo "make explore        a million seeds on simulated ranks, and every failure of four ranks (about an hour)"
+	@echo "make explore        a million seeds on simulated ranks, and all pairs of failures (hours)"
 	@echo "make fuzz           fuzz the parsers of files, messages and schedules (MINUTES=1 for each)"
 	@echo "make kills          the long kill tables (hours; RUNS=500 random kills for each store and size)"
 	@echo "make chaos          kills, stops and slow ranks during mixed calls (MINUTES=10; SEED=)"
@@ -74,6 +74,7 @@ check:
 	$(MAKE) install-check PROFILE=dev
 	$(MAKE) kills-short PROFILE=dev
 
+# `sanitize` runs the cases of `test-mpi-all`. The packages at once, because linking uses one processor.
 check-all:
 	$(MAKE) debian-tools
 	$(MAKE) lint-all
@@ -81,14 +82,10 @@ check-all:
 	$(MAKE) models
 	$(MAKE) sanitize
 	$(MAKE) races
-	$(MAKE) test-mpi-all
 	$(MAKE) install-check
 	$(MAKE) kills-short
 	$(MAKE) test-python
-	$(MAKE) other-mpis
-	$(MAKE) deb CHECK=1
-	$(MAKE) dist CHECK=1
-	$(MAKE) publish-check
+	$(MAKE) --jobs=2 --output-sync=target deb other-mpis dist publish-check CHECK=1
 	$(MAKE) chaos MINUTES=2
 
 fmt: setup
@@ -122,10 +119,12 @@ test-scripts: setup
 test-mpi: setup
 	FTSORT_TESTS=quick $(RUN) cargo test $(TESTED) --test mpi --test exports
 
-# The same tests at their full size, in a profile that compiles longer, runs faster, and optimises the kernels as a release does.
+# The same tests at their full size. The kernels and the simulator have a profile that compiles longer, runs faster, and
+# optimises the kernels as a release does; the unit tests of the other packages would take longer to compile than to run.
 test-all: setup
-	FTSORT_TESTS=all $(RUN) cargo test $(TESTED) --profile sim --lib --test simulator --test group --test conformance --test corpus
+	FTSORT_TESTS=all $(RUN) cargo test $(TESTED) --exclude ftsort-kernels --exclude ftsort-sim --lib --test conformance --test corpus
 	$(RUN) cargo test $(TESTED) --doc
+	FTSORT_TESTS=all $(RUN) cargo test --profile sim -p ftsort-kernels -p ftsort-sim --lib --test simulator --test group
 
 test-mpi-all: build
 	FTSORT_TESTS=all $(WITH_RELEASE) cargo test $(TESTED) --test mpi
@@ -189,6 +188,7 @@ hosts: build
 
 explore: setup
 	$(RUN) cargo test --profile sim -p ftsort-model -- --ignored
+	FTSORT_TESTS=explore $(RUN) cargo test --profile sim -p ftsort-sim --test simulator --test group
 	$(RUN) cargo build --release -p ftsort-sim
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 1000000'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 5000 --ranks 9-64'
@@ -196,11 +196,6 @@ explore: setup
 	  --store parity:3:5'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --memo "ranks=4 store=memory:1"'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --failures 2 "ranks=8 store=memory:1"'
-	for job in "1:8 protects=2 algorithm=samplesort" "1:8 protects=2 algorithm=bitonic" "1:8 recoveries=2 algorithm=bitonic" \
-	  "1:8 protects=1 updates=2 algorithm=bitonic" "2:8 protects=2 updates=1" "1:2 protects=1 updates=1 spares=1"; do \
-	  $(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --failures 2 "ranks=3 records=6 tagged=1 store=parity:$$0"' \
-	    "$$job" || exit 1; \
-	done
 
 fuzz: setup
 	$(RUN) python3 scripts/fuzz.py --minutes $(or $(MINUTES),1)
