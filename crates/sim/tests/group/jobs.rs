@@ -513,9 +513,9 @@ fn play_jobs(seed: u64) -> Option<String> {
     None
 }
 
-/// Plays the sequences of the first seeds, which must be right: `quick` of them, or 10,000.
+/// Plays the sequences of the first seeds, which must be right: `quick` of them, or thousands.
 pub fn play_seeds(quick: u64, play: fn(u64) -> Option<String>) {
-    let seeds = if all_tests() { 10_000 } else { quick };
+    let seeds = sized_search(quick, 5_000, 10_000);
     for seed in 0..seeds {
         if let Some(text) = play(seed) {
             panic!("seed {seed}: {text}");

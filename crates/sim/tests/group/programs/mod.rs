@@ -317,7 +317,7 @@ fn shrink(mut program: Program) -> Program {
 
 #[test]
 fn random_programs_are_right() {
-    let seeds = sized_search(400, 8_000, 20_000);
+    let seeds = sized_search(400, 5_000, 20_000);
     for seed in 0..seeds {
         let program = draw_program(seed);
         if error_of(&program).is_some() {
