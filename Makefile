@@ -145,7 +145,7 @@ debian-tools:
 # AddressSanitizer on the kernels, with the stable compiler; AddressSanitizer and UndefinedBehaviorSanitizer on the C and
 # C++ programs of all cases on MPI.
 sanitize: build
-	PROPTEST_CASES=32 RUSTFLAGS=-Zsanitizer=address $(UNSTABLE) cargo test -p ftsort-kernels --lib
+	PROPTEST_CASES=16 RUSTFLAGS=-Zsanitizer=address $(UNSTABLE) cargo test -p ftsort-kernels --lib
 	FTSORT_SANITIZER=address,undefined FTSORT_TESTS=all $(WITH_RELEASE) cargo test $(TESTED) --test mpi
 
 # ThreadSanitizer on the tests of the threads of kernels, monitors and probes, with the stable compiler. It needs a

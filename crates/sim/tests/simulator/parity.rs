@@ -138,7 +138,7 @@ fn random_trials_of_many_ranks() {
         algorithms: Vec::new(),
         mutant: None,
     };
-    (1..=sized(40_u64, 200)).into_par_iter().for_each(|seed| {
+    (1..=sized(40_u64, 100)).into_par_iter().for_each(|seed| {
         let trial = draw(seed, &range);
         if let Some(wrong) = judge(&trial, &run(&trial, false)) {
             super::fail(&trial, &wrong);
