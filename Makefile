@@ -20,14 +20,15 @@ UNSTABLE := RUSTC_BOOTSTRAP=1 CARGO_BUILD_TARGET=x86_64-unknown-linux-gnu $(RUN)
 # Runs a command with the release library, which the MPI tests use as the demo and the kill tables do.
 WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" exec "$$@"' sh
 
-.PHONY: help setup build demo check check-all debian-tools fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
+.PHONY: help setup build demo check check-all packages debian-tools fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
         kills-short kills-medium kills chaos hosts sanitize races coverage mutants models explore fuzz paper reliable-paper injections \
         tree-paper dgrp-paper slowdown bench header dist deb other-mpis slurm publish-check wheel test-python pictures site site-check clean distclean
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
 	@echo "make check          the tests that every change must pass (8 minutes on 2 cores, builds included)"
-	@echo "make check-all      more schedules and cases, the optimised library, sanitizers, packages (an hour)"
+	@echo "make check-all      more schedules and cases, the optimised library, and sanitizers (an hour)"
+	@echo "make packages       what a release publishes, compiled and used: deb, dist and crates (10 minutes)"
 	@echo "make sanitize       AddressSanitizer on the kernels and on the programs of the MPI tests"
 	@echo "make races          ThreadSanitizer on the threads of kernels, monitors and probes"
 	@echo "make coverage       lines of the protocol that no unit test and no simulated trial executes"
@@ -78,7 +79,7 @@ check:
 	$(MAKE) install-check PROFILE=dev
 	$(MAKE) kills-short PROFILE=dev
 
-# `sanitize` runs the cases of `test-mpi-all`. The packages at once, because linking uses one processor.
+# `sanitize` runs the cases of `test-mpi-all`.
 check-all:
 	$(MAKE) debian-tools
 	$(MAKE) lint-all
@@ -89,8 +90,12 @@ check-all:
 	$(MAKE) install-check
 	$(MAKE) kills-short
 	$(MAKE) test-python
-	$(MAKE) --jobs=2 --output-sync=target deb other-mpis dist publish-check CHECK=1
+	$(MAKE) other-mpis
 	$(MAKE) chaos MINUTES=1
+
+# Several at once, because linking uses one processor.
+packages:
+	$(MAKE) --jobs=2 --output-sync=target deb dist publish-check CHECK=1
 
 fmt: setup
 	$(RUN) cargo fmt --all --check
