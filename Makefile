@@ -91,7 +91,7 @@ check-all:
 	$(MAKE) kills-short
 	$(MAKE) test-python
 	$(MAKE) other-mpis
-	$(MAKE) chaos MINUTES=1
+	$(MAKE) chaos MINUTES=2
 
 # Several at once, because linking uses one processor.
 packages:
@@ -150,7 +150,7 @@ debian-tools:
 # AddressSanitizer on the kernels, with the stable compiler; AddressSanitizer and UndefinedBehaviorSanitizer on the C and
 # C++ programs of all cases on MPI.
 sanitize: build
-	PROPTEST_CASES=16 RUSTFLAGS=-Zsanitizer=address $(UNSTABLE) cargo test -p ftsort-kernels --lib
+	PROPTEST_CASES=32 RUSTFLAGS=-Zsanitizer=address $(UNSTABLE) cargo test -p ftsort-kernels --lib
 	FTSORT_SANITIZER=address,undefined FTSORT_TESTS=all $(WITH_RELEASE) cargo test $(TESTED) --test mpi
 
 # ThreadSanitizer on the tests of the threads of kernels, monitors and probes, with the stable compiler. It needs a

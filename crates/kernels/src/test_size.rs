@@ -2,21 +2,33 @@
 //! the shortest check of a change, `all` for the complete one, and `explore` for all tests with searches that take hours.
 //! Nothing but tests may use this module.
 
-/// Returns whether all tests are selected.
-///
-/// # Panics
-/// If `FTSORT_TESTS` has another value than `quick`, `all` and `explore`.
-pub fn all_tests() -> bool {
+#[derive(PartialEq, PartialOrd)]
+enum Size {
+    Quick,
+    All,
+    Explore,
+}
+
+fn size() -> Size {
     match std::env::var("FTSORT_TESTS").as_deref() {
-        Ok("all" | "explore") => true,
-        Ok("quick") | Err(_) => false,
+        Ok("quick") | Err(_) => Size::Quick,
+        Ok("all") => Size::All,
+        Ok("explore") => Size::Explore,
         Ok(other) => panic!("FTSORT_TESTS is {other:?}; set it to quick, all or explore"),
     }
 }
 
+/// Returns whether all tests are selected.
+///
+/// # Panics
+/// If `FTSORT_TESTS` has another value than `quick`, `all` and `explore`, as in all functions of this module.
+pub fn all_tests() -> bool {
+    size() >= Size::All
+}
+
 /// Returns whether searches may take hours.
 pub fn long_searches() -> bool {
-    all_tests() && std::env::var("FTSORT_TESTS").as_deref() == Ok("explore")
+    size() == Size::Explore
 }
 
 /// Returns the value for the selected size; `explore` is as `all`.
@@ -26,9 +38,9 @@ pub fn sized<T>(quick: T, all: T) -> T {
 
 /// Returns the value for the selected size.
 pub fn sized_search<T>(quick: T, all: T, explore: T) -> T {
-    if long_searches() {
-        explore
-    } else {
-        sized(quick, all)
+    match size() {
+        Size::Quick => quick,
+        Size::All => all,
+        Size::Explore => explore,
     }
 }

@@ -82,7 +82,8 @@ fn every_crash(line: &str) {
 
 /// Crashes at every step: pairs, which take minutes, with FTSORT_TESTS=explore alone.
 fn every_crash_of_long_trial(line: &str) {
-    search(line, sized_search(1, 1, 2), false, false);
+    let runs = search(line, sized_search(1, 1, 2), false, false);
+    assert!(runs > sized_search(50, 50, 1_000), "{line}: {runs} runs");
 }
 
 /// Every single crash.

@@ -7,7 +7,7 @@ use super::{
 };
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::Status;
-use ftsort_kernels::test_size::sized;
+use ftsort_kernels::test_size::{sized, sized_search};
 use ftsort_sim::StoreKind;
 use ftsort_sim::trial::{TrialRange, draw, judge, run};
 use rayon::prelude::*;
@@ -133,15 +133,17 @@ fn random_trials_of_many_ranks() {
     let stores = shapes.map(|shape| StoreKind::parse(shape).expect("a shape is a store"));
     let range = TrialRange {
         fewest: 1,
-        most: sized(24, 32),
+        most: sized_search(24, 32, 64),
         stores: stores.to_vec(),
         algorithms: Vec::new(),
         mutant: None,
     };
-    (1..=sized(40_u64, 100)).into_par_iter().for_each(|seed| {
-        let trial = draw(seed, &range);
-        if let Some(wrong) = judge(&trial, &run(&trial, false)) {
-            super::fail(&trial, &wrong);
-        }
-    });
+    (1..=sized_search(40_u64, 100, 500))
+        .into_par_iter()
+        .for_each(|seed| {
+            let trial = draw(seed, &range);
+            if let Some(wrong) = judge(&trial, &run(&trial, false)) {
+                super::fail(&trial, &wrong);
+            }
+        });
 }
