@@ -1,7 +1,10 @@
 //! Sorts of many arrays in one job, under failures.
 
-use super::{STORES, combinations, every_crash, every_single_failure, expect_correct, parse};
-use ftsort_kernels::test_size::sized;
+use super::{
+    STORES, combinations, every_crash, every_single_crash, every_single_failure, expect_correct,
+    parse,
+};
+use ftsort_kernels::test_size::{all_tests, sized};
 
 #[test]
 fn crashes_of_three_ranks_with_many_arrays() {
@@ -31,8 +34,13 @@ fn every_failure_before_and_after_a_sort_of_many_arrays() {
         "spares=1 tagged=1",
         "sorts=2",
     ];
+    // Without early reports and partitions in the quick tests, which have them for one array.
+    let every: fn(&str) = match all_tests() {
+        true => every_single_failure,
+        false => every_single_crash,
+    };
     for (store, variant) in combinations(&variants) {
-        every_single_failure(&format!(
+        every(&format!(
             "ranks=4 records=15 arrays=6 recoveries=2 algorithm=samplesort store={store} {variant}"
         ));
     }

@@ -4,7 +4,7 @@
 use super::{every_single_crash, expect_correct, first_outcome, parse, steps_after};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::Status;
-use ftsort_kernels::test_size::sized;
+use ftsort_kernels::test_size::{sized, sized_search};
 use rayon::prelude::*;
 
 const TARGETS: [&str; 8] = [
@@ -181,9 +181,9 @@ fn every_crash_with_a_corrupt_copy_of_two() {
         "algorithm=quickmerge store=versions:2 recoveries=1",
         "algorithm=samplesort store=memory:2 protects=2 recoveries=1",
     ];
-    for sort in sorts.into_iter().take(sized(3, 7)) {
+    for sort in sorts.into_iter().take(sized(2, 7)) {
         let places = (0..4).flat_map(|rank| (0..5).map(move |round| (rank, round)));
-        for (rank, round) in places.step_by(sized(11, 1)) {
+        for (rank, round) in places.step_by(sized_search(11, 3, 1)) {
             every_single_crash(&format!(
                 "ranks=4 seed=3 records=40 keys=1000 {sort} checks=1 corrupt={rank}~{round}.replica"
             ));

@@ -3,7 +3,7 @@
 
 use super::refusals::every_refusal;
 use super::{every_single_failure, search};
-use ftsort_kernels::test_size::sized;
+use ftsort_kernels::test_size::{sized, sized_search};
 
 const SORT: &str = "algorithm=samplesort gathers=1";
 
@@ -19,9 +19,10 @@ fn crashes_of_three_ranks_that_gather_inputs() {
         "store=memory:1 recoveries=1 samplers=2",
         "store=none samplers=1",
     ] {
-        // There are so few steps that all pairs can be tried.
+        // There are so few steps that `all` can try all pairs.
         let line = format!("ranks=3 records=6 {SORT} {job}");
-        assert!(search(&line, 2, false, false) > 500, "{line}");
+        let runs = search(&line, sized(1, 2), false, false);
+        assert!(runs > sized(10, 500), "{line}: {runs} runs");
     }
 }
 
@@ -45,7 +46,7 @@ fn failures_of_four_ranks_that_gather_inputs() {
 /// Messages to ranks that hold no copies are sent in two parts, if their sizes are in some range.
 #[test]
 fn failures_while_inputs_are_sent_in_parts() {
-    for seed in 1..=sized(6, 12) {
+    for seed in 1..=sized_search(6, 6, 12) {
         for job in [
             "store=none",
             "store=memory:1 recoveries=1",
@@ -61,7 +62,7 @@ fn failures_while_inputs_are_sent_in_parts() {
 /// The ranks learn in the step that some inputs are too large, and take rounds without an agreement.
 #[test]
 fn failures_while_some_inputs_are_too_large_to_be_gathered() {
-    for seed in 1..=sized(4, 40) {
+    for seed in 1..=sized_search(3, 20, 40) {
         let samplers = seed % 3;
         let line = format!(
             "ranks=3 seed={seed} records=9000 samplers={samplers} {SORT} store=memory:1 recoveries=1"

@@ -2,7 +2,7 @@
 
 use super::{every_crash, every_single_crash, every_single_failure, expect_correct, range};
 use ftsort_core::sort::Method;
-use ftsort_kernels::test_size::sized;
+use ftsort_kernels::test_size::sized_search;
 use ftsort_sim::trial::{StoreKind, TrialRange, draw};
 use rayon::prelude::*;
 
@@ -46,7 +46,8 @@ fn every_pair_of_crashes_of_ranks_that_route_message_counts() {
 /// Random failures of 16 ranks as 4 x 4, and of other numbers of ranks.
 #[test]
 fn random_failures_of_ranks_that_sort_in_levels() {
-    let failures = (1..=sized(100, 1_000_u64)).into_par_iter().map(|seed| {
+    let seeds = sized_search(40, 400, 1_000_u64);
+    let failures = (1..=seeds).into_par_iter().map(|seed| {
         let range = TrialRange {
             stores: vec![
                 StoreKind::Memory(1),
@@ -60,5 +61,5 @@ fn random_failures_of_ranks_that_sort_in_levels() {
         expect_correct(&trial);
         trial.failures.len()
     });
-    assert!(failures.sum::<usize>() > sized(100, 1_000));
+    assert!(failures.sum::<usize>() > seeds as usize);
 }

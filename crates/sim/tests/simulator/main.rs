@@ -225,7 +225,7 @@ fn every_failure_of_one_of_four_ranks() {
         "repair=shrink algorithm=bitonic dense=1",
     ];
     for (store, variant) in combinations(&variants) {
-        let sorts = sized(1, 2);
+        let sorts = sized_search(1, 1, 2);
         every_single_failure(&format!(
             "ranks=4 store={store} {variant} sorts={sorts} hosts=2"
         ));
@@ -334,7 +334,7 @@ fn every_single_crash_of_five_to_eight_ranks() {
 #[test]
 fn skipping_known_states_saves_runs() {
     let line = sized(
-        "ranks=3 store=memory:1 seed=9 records=1 algorithm=samplesort",
+        "ranks=3 store=memory:1 seed=9 records=1 algorithm=samplesort gathers=1",
         "ranks=3 store=memory:1 seed=9",
     );
     let all = search(line, 2, false, false);

@@ -80,9 +80,10 @@ fn pairs_of_crashes_with_two_spares() {
 #[test]
 fn every_failure_while_a_policy_excludes_ranks_and_spares() {
     let policies = ["exclusions=1/0@2,4/3@4", "exclusions=2/0@1 speeds=1/0@1:8"];
-    for policy in policies.into_iter().take(sized(1, 2)) {
+    let sorts = sized(1, 2);
+    for policy in policies.into_iter().take(sorts) {
         every_single_failure(&format!(
-            "ranks=5 spares=1 records=6 store=memory:1 algorithm=samplesort sorts=2 {policy}"
+            "ranks=5 spares=1 records=6 store=memory:1 algorithm=samplesort sorts={sorts} {policy}"
         ));
     }
 }

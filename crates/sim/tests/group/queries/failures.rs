@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::super::{
-    SimGroup, all_tests, crash, services, statuses, transport, try_play, with_mutant,
+    SimGroup, crash, detecting_seed, services, statuses, transport, try_play, with_mutant,
 };
 use super::*;
 
@@ -147,17 +147,16 @@ fn steps(query: Query, setup: &Setup, rank: usize) -> u32 {
     (1..).find(is_over).expect("a query ends")
 }
 
-/// Two failures, with two replicas of each input: every pair of steps where all tests run, otherwise some.
+/// Two failures, with two replicas of each input: every pair of steps with FTSORT_TESTS=explore, otherwise some.
 #[test]
 fn queries_survive_pairs_of_failures() {
-    let all = all_tests();
     let mut setup = Setup::default();
     setup.config.store = StoreChoice::Memory(2);
     for (query, first) in QUERIES.into_iter().zip([0, 1, 2].into_iter().cycle()) {
         let second = (first + 1) % 3;
         let most = steps(query, &setup, first);
-        for one in (1..most).step_by(if all { 1 } else { 5 }) {
-            let stride = if all { 1 } else { 23 };
+        for one in (1..most).step_by(sized_search(5, 2, 1)) {
+            let stride = sized_search(23, 1, 1);
             for other in (1 + one % stride..2 * most).step_by(stride as usize) {
                 let failures = [crash(first, one), crash(second, other)];
                 if let Outcome::Wrong(text) = verdict(query, &setup, 1, &failures) {
@@ -180,7 +179,7 @@ fn failures_with_files(query: Query, releases: bool, seed: u64) -> Option<String
 
 #[test]
 fn queries_that_use_files_survive_a_failure_at_every_step() {
-    let seeds = 1..sized_search(4, 12, 30);
+    let seeds = 1..sized_search(4, 8, 30);
     for (query, seed) in QUERIES
         .into_iter()
         .flat_map(|query| seeds.clone().map(move |seed| (query, seed)))
@@ -193,15 +192,15 @@ fn queries_that_use_files_survive_a_failure_at_every_step() {
 
 #[test]
 fn files_of_queries_are_not_removed_before_all_ranks_have_learned_the_last_commit() {
-    for (query, releases) in [
-        (Query::ByKey, true),
-        (Query::Argsort, true),
-        (Query::Positions, true),
-        (Query::GroupBy, true),
+    let mutant = Mutant::RemovedWithoutAgreement;
+    for (query, before) in [
+        (Query::ByKey, 24),
+        (Query::Argsort, 5),
+        (Query::Positions, 4),
+        (Query::GroupBy, 13),
     ] {
-        let fails = |seed| failures_with_files(query, releases, seed).is_some();
-        let is_detected = with_mutant(Mutant::RemovedWithoutAgreement, || (1..30).any(fails));
-        assert!(is_detected, "{query:?}");
+        let fails = |seed| failures_with_files(query, true, seed).is_some();
+        detecting_seed(mutant, before, fails);
     }
 }
 
