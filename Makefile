@@ -20,9 +20,11 @@ UNSTABLE := RUSTC_BOOTSTRAP=1 CARGO_BUILD_TARGET=x86_64-unknown-linux-gnu $(RUN)
 # Runs a command with the release library, which the MPI tests use as the demo and the kill tables do.
 WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" exec "$$@"' sh
 
-.PHONY: help setup build demo check check-all packages debian-tools fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
-        kills-short kills-medium kills chaos hosts sanitize races coverage mutants models explore fuzz paper reliable-paper injections \
-        tree-paper dgrp-paper slowdown bench header dist deb other-mpis slurm publish-check wheel test-python pictures site site-check clean distclean
+.PHONY: help setup build demo check check-all packages debian-tools fmt lint lint-all doc test test-scripts test-mpi \
+        test-all test-mpi-all install-check kills-short kills-medium kills chaos hosts sanitize sanitize-kernels \
+        sanitize-mpi races coverage mutants models explore fuzz paper reliable-paper injections tree-paper dgrp-paper \
+        slowdown bench header dist deb other-mpis slurm publish-check wheel test-python pictures site site-check clean \
+        distclean
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
@@ -79,18 +81,15 @@ check:
 	$(MAKE) install-check PROFILE=dev
 	$(MAKE) kills-short PROFILE=dev
 
-# `sanitize` runs the cases of `test-mpi-all`.
+# First what may share the processors: compilations often use one of them. Then what kills ranks at certain times. The
+# cases of `test-mpi-all` are those of `sanitize-mpi`.
 check-all:
 	$(MAKE) debian-tools
-	$(MAKE) lint-all
-	$(MAKE) test-all
-	$(MAKE) models
-	$(MAKE) sanitize
-	$(MAKE) races
+	$(MAKE) --jobs=2 --output-sync=target build races test-all lint-all models sanitize-kernels
+	$(MAKE) sanitize-mpi
 	$(MAKE) install-check
 	$(MAKE) kills-short
-	$(MAKE) test-python
-	$(MAKE) other-mpis
+	$(MAKE) --jobs=2 --output-sync=target test-python other-mpis
 	$(MAKE) chaos MINUTES=2
 
 # Several at once, because linking uses one processor.
@@ -147,10 +146,14 @@ models: setup
 debian-tools:
 	python3 scripts/debian_tools.py
 
-# AddressSanitizer on the kernels, with the stable compiler; AddressSanitizer and UndefinedBehaviorSanitizer on the C and
-# C++ programs of all cases on MPI.
-sanitize: build
+sanitize: sanitize-kernels sanitize-mpi
+
+# AddressSanitizer on the kernels, with the stable compiler.
+sanitize-kernels: setup
 	PROPTEST_CASES=32 RUSTFLAGS=-Zsanitizer=address $(UNSTABLE) cargo test -p ftsort-kernels --lib
+
+# AddressSanitizer and UndefinedBehaviorSanitizer on the C and C++ programs of all cases on MPI.
+sanitize-mpi: build
 	FTSORT_SANITIZER=address,undefined FTSORT_TESTS=all $(WITH_RELEASE) cargo test $(TESTED) --test mpi
 
 # ThreadSanitizer on the tests of the threads of kernels, monitors and probes, with the stable compiler. It needs a

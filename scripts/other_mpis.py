@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Builds the library with Debian's Open MPI and MPICH, which have no fault tolerance, and sorts with each.
 
-Each library has a target folder of its own below target/other-mpis. Without such an MPI the script prints one line and
-succeeds (Debian: apt install libopenmpi-dev libmpich-dev). A program in C and one in Fortran
-(mpi_f08) sort, and the C++ headers are compiled.
+The builds share target/other-mpis, so that packages without MPI are compiled once. Without such an MPI the script prints
+one line and succeeds (Debian: apt install libopenmpi-dev libmpich-dev). A program in C and one in Fortran (mpi_f08) sort,
+and the C++ headers are compiled.
 """
 
 import argparse
@@ -85,16 +85,20 @@ def main():
     chosen = parser.parse_args()
     if not wrappers():
         print("other MPIs: neither libopenmpi-dev nor libmpich-dev is installed: nothing was built")
+    target = ROOT / "target" / "other-mpis"
+    built = target / ("debug" if chosen.profile == "dev" else chosen.profile)
     for mpicc in wrappers():
-        target = ROOT / "target" / "other-mpis" / pathlib.Path(mpicc).suffix[1:]
         variables = dict(environment(mpicc), CARGO_TARGET_DIR=str(target))
+        # Cargo does not notice that this package's build script would find another MPI.
+        run("cargo", "clean", "--profile", chosen.profile, "--package", "mpi-sys", cwd=ROOT, env=variables)
         run("cargo", "build", "--profile", chosen.profile, "--lib", cwd=ROOT, env=variables)
-        built = target / ("debug" if chosen.profile == "dev" else chosen.profile)
         soname = built / "libftsort.so.{}.{}".format(*abi.version())
         soname.unlink(missing_ok=True)
         soname.symlink_to("libftsort.so")
-        sorts(mpicc, ROOT / "include", built, target)
-        sorts_in_fortran(mpicc, built, target)
+        programs = target / pathlib.Path(mpicc).suffix[1:]
+        programs.mkdir(exist_ok=True)
+        sorts(mpicc, ROOT / "include", built, programs)
+        sorts_in_fortran(mpicc, built, programs)
         mpicxx = mpicc.replace("mpicc", "mpicxx")
         if shutil.which(mpicxx):
             run(mpicxx, "-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", f"-I{ROOT / 'include'}",
