@@ -28,8 +28,8 @@ WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" ex
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
-	@echo "make check          the tests that every change must pass (8 minutes on 2 cores, builds included)"
-	@echo "make check-all      more schedules and cases, the optimised library, and sanitizers (an hour)"
+	@echo "make check          the tests that every change must pass (9 minutes on 2 cores, builds included)"
+	@echo "make check-all      more schedules and cases, the optimised library, and sanitizers (40 minutes)"
 	@echo "make packages       what a release publishes, compiled and used: deb, dist and crates (10 minutes)"
 	@echo "make sanitize       AddressSanitizer on the kernels and on the programs of the MPI tests"
 	@echo "make races          ThreadSanitizer on the threads of kernels, monitors and probes"
