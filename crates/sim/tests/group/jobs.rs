@@ -538,7 +538,7 @@ fn mutants_are_detected_by_random_jobs() {
         (Mutant::MissingReportsCountedAsNone, 2342),
     ];
     for (mutant, before) in mutants {
-        let found = detecting_seed(mutant, before, |seed| play_jobs(seed).is_some());
+        let found = detecting_seed(mutant, before, 4000, |seed| play_jobs(seed).is_some());
         assert_eq!(play_jobs(found), None, "{mutant:?}, seed {found}");
     }
 }

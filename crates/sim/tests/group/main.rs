@@ -76,10 +76,10 @@ fn with_mutant<R>(mutant: Mutant, run: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Returns the first of 4000 seeds that detects the mutant. The one that detected it before is tried first, because a
+/// Returns the first of `most` seeds that detects the mutant. The one that detected it before is tried first, because a
 /// search takes seconds: if a change of the engine makes it stale, replace it.
-fn detecting_seed(mutant: Mutant, before: u64, detects: impl Fn(u64) -> bool) -> u64 {
-    let mut seeds = [before].into_iter().chain(0..4000);
+fn detecting_seed(mutant: Mutant, before: u64, most: u64, detects: impl Fn(u64) -> bool) -> u64 {
+    let mut seeds = [before].into_iter().chain(0..most);
     let found = with_mutant(mutant, || seeds.find(|seed| detects(*seed)));
     found.unwrap_or_else(|| panic!("{mutant:?}"))
 }

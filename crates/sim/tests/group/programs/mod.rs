@@ -361,7 +361,7 @@ fn every_mutant_of_a_program_is_detected() {
             change(&mut program);
             error_of(&program).is_some()
         };
-        let found = detecting_seed(mutant, before, is_wrong);
+        let found = detecting_seed(mutant, before, 4000, is_wrong);
         assert!(!is_wrong(found), "{mutant:?}, seed {found}");
     }
 }

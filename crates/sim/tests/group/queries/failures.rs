@@ -200,7 +200,7 @@ fn files_of_queries_are_not_removed_before_all_ranks_have_learned_the_last_commi
         (Query::GroupBy, 13),
     ] {
         let fails = |seed| failures_with_files(query, true, seed).is_some();
-        detecting_seed(mutant, before, fails);
+        detecting_seed(mutant, before, 30, fails);
     }
 }
 
