@@ -81,8 +81,8 @@ check:
 	$(MAKE) install-check PROFILE=dev
 	$(MAKE) kills-short PROFILE=dev
 
-# First what may share the processors: compilations often use one of them. Then what kills ranks at certain times. The
-# cases of `test-mpi-all` are those of `sanitize-mpi`.
+# Two targets at once where no test measures times: compilations often use one processor. The cases of `test-mpi-all` are
+# those of `sanitize-mpi`.
 check-all:
 	$(MAKE) debian-tools
 	$(MAKE) --jobs=2 --output-sync=target build races test-all lint-all models sanitize-kernels

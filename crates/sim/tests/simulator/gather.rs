@@ -19,10 +19,9 @@ fn crashes_of_three_ranks_that_gather_inputs() {
         "store=memory:1 recoveries=1 samplers=2",
         "store=none samplers=1",
     ] {
-        // There are so few steps that `all` can try all pairs.
+        // There are so few steps that all pairs can be tried.
         let line = format!("ranks=3 records=6 {SORT} {job}");
-        let runs = search(&line, sized(1, 2), false, false);
-        assert!(runs > sized(10, 500), "{line}: {runs} runs");
+        assert!(search(&line, 2, false, false) > 500, "{line}");
     }
 }
 

@@ -46,7 +46,7 @@ fn every_pair_of_crashes_of_ranks_that_route_message_counts() {
 /// Random failures of 16 ranks as 4 x 4, and of other numbers of ranks.
 #[test]
 fn random_failures_of_ranks_that_sort_in_levels() {
-    let seeds = sized_search(40, 400, 1_000_u64);
+    let seeds = sized_search(100, 400, 1_000_u64);
     let failures = (1..=seeds).into_par_iter().map(|seed| {
         let range = TrialRange {
             stores: vec![

@@ -193,6 +193,7 @@ fn queries_that_use_files_survive_a_failure_at_every_step() {
 #[test]
 fn files_of_queries_are_not_removed_before_all_ranks_have_learned_the_last_commit() {
     let mutant = Mutant::RemovedWithoutAgreement;
+    // With the seed that detected it before.
     for (query, before) in [
         (Query::ByKey, 24),
         (Query::Argsort, 5),
