@@ -339,6 +339,7 @@ impl<'y> SimRank<'y> {
             failed: failed_before.iter().collect(),
             agreed_failures: &mut self.agreed_failures,
             failed_at_commit: None,
+            failed_at_earlier_commits: Vec::new(),
             ignore_commits: Rc::clone(&ignore_commits),
         };
         let mut stats = Stats::default();
@@ -368,6 +369,7 @@ impl<'y> SimRank<'y> {
             results: &mut self.results,
         });
         let failed_at_commit = observer.failed_at_commit.take();
+        let failed_at_earlier_commits = std::mem::take(&mut observer.failed_at_earlier_commits);
         let excluded = self.members.survivors_without_nodes().iter().collect();
         let weights = self.members.weights();
         self.members.readmit_all();
@@ -385,6 +387,7 @@ impl<'y> SimRank<'y> {
             agreed_failures: self.agreed_failures.clone(),
             failed: self.members.faulty().iter().collect(),
             failed_at_commit,
+            failed_at_earlier_commits,
             lost: lost.iter().collect(),
             excluded,
             weights,
@@ -429,6 +432,8 @@ pub struct JobReport<T> {
     /// The failed ranks that were known when a version or a recovery was last committed. None: nothing was
     /// committed.
     pub failed_at_commit: Option<Vec<Rank>>,
+    /// The same for the commits before, if a rank had failed since then.
+    pub failed_at_earlier_commits: Vec<Vec<Rank>>,
     /// The owners of the lost data.
     pub lost: Vec<Rank>,
     /// The survivors that were excluded at the end of the job.
@@ -445,6 +450,7 @@ struct CommitObserver<'o> {
     failed: Vec<Rank>,
     agreed_failures: &'o mut Vec<(u32, Vec<Rank>)>,
     failed_at_commit: Option<Vec<Rank>>,
+    failed_at_earlier_commits: Vec<Vec<Rank>>,
     ignore_commits: Rc<Cell<bool>>,
 }
 
@@ -491,7 +497,9 @@ impl Observer for CommitObserver<'_> {
         if !is_commit || self.ignore_commits.get() {
             return;
         }
-        self.failed_at_commit = Some(self.failed.clone());
+        let before = self.failed_at_commit.replace(self.failed.clone());
+        let before = before.filter(|before| *before != self.failed);
+        self.failed_at_earlier_commits.extend(before);
         let commit = CommitRecord {
             job: self.job,
             round,

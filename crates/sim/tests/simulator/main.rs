@@ -542,7 +542,9 @@ fn trials_that_had_wrong_results_before_are_correct() {
         // The trials below were correct, and the oracle or the simulator was wrong: about a changed input that is reloaded,
         // the file of a later call, the input of an idle spare, two equal versions of an input, an excluded rank, a file that
         // the only survivor could not read, an input that equals one of which its owner had sent a copy, and a changed input
-        // of many arrays.
+        // of many arrays, and failures that two agreements told within one step.
+        "ranks=8 seed=27198 records=1 keys=4 algorithm=hyperquicksort store=parity:1:8 exclusions=0/1@2 failures=1@158,\
+         5@167,6@247,0@310",
         "ranks=3 seed=51762599 records=1 keys=1 algorithm=samplesort store=memory:2 hosts=3 arrays=1 protects=1 tagged=1 \
          checks=1 corrupt=2~0.input.key/386572 quorum=2",
         "ranks=3 seed=50005962 records=3 keys=1 algorithm=quickmerge store=reload protects=1 tagged=1 checks=1 \
