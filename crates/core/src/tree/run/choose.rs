@@ -350,6 +350,19 @@ mod tests {
     }
 
     #[test]
+    fn the_sink_has_few_faulty_links_and_is_in_the_largest_connected_part() {
+        // Node 2 is the lowest node without a faulty link.
+        let near = request(&[(0, 1)]);
+        let all = NodeSet::of(8, (0..8).map(Node));
+        let route = TreeRoute::new(&members(8, &[]), &near, &all).expect("all are connected");
+        assert_eq!(route.chosen.tree.sink(), Node(2));
+        // The lowest rank is cut off: the others share the data.
+        let apart = request(&[(0, 1), (0, 2), (0, 3)]);
+        let shares = (0..4).map(|rank| apart.share(&members(4, &[]), 90, Rank(rank)));
+        assert_eq!(shares.collect::<Vec<_>>(), [0..0, 0..30, 30..60, 60..90]);
+    }
+
+    #[test]
     fn example_4_seven_nodes_share_the_data() {
         let data_nodes = figure_16().connected(Node(0b001));
         let sizes = (0..8).map(|node| share(70, &data_nodes, Node(node)));
