@@ -367,7 +367,8 @@ fn a_broadcast_reaches_a_spare_over_links_that_work() {
         let own = [rank.0 as u8; 3];
         let bytes = group.tree_broadcast(tree_over(&[(0, 2)], 0), Rank(0), &own)?;
         assert_eq!(bytes.to_vec(), [0; 3]);
-        let all = tree_over(&[(0, 2), (1, 2)], 0);
+        // A pair counts in both directions.
+        let all = tree_over(&[(2, 0), (2, 1)], 0);
         Err::<(), _>(refusal(group.tree_broadcast(all, Rank(0), &own).map(drop))?)
     });
     assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
