@@ -5,6 +5,8 @@ use super::*;
 use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions, Verification};
 use ftsort_core::rounds::bytes;
 use ftsort_core::tree::fold::{Elementwise, Operation};
+use ftsort_core::tree::plan::Remedy;
+use ftsort_core::tree::run::choose::TreeRequest;
 
 /// A loop that adds its round to a state for each node, and survives failures.
 pub fn count_rounds(group: &mut SimGroup<'_>) -> Result<Vec<(u32, u8)>> {
@@ -196,6 +198,34 @@ fn a_tree_merges_the_contributions_of_all_ranks() {
             .filter_map(|merged| merged.expect("survivors succeed"))
             .collect();
         assert_eq!(merged, [[0, 1, 2, 3, 10, 11, 12, 13]], "seed {seed}");
+    }
+}
+
+/// Node 1 cannot send to node 0. Its neighbours 3 and 5 can pass its data on.
+#[test]
+fn each_remedy_leads_around_a_faulty_link_in_its_way() {
+    for (remedy, delegated, detours) in [
+        (Remedy::Delegate, 1, 0),
+        (Remedy::Partition, 2, 0),
+        (Remedy::Reroute, 0, 1),
+    ] {
+        let outcomes = play_group(8, 1, GroupConfig::default(), "", move |rank, group| {
+            let own = [rank.0 as u8, 10 + rank.0 as u8];
+            let mut merge = sorted_merge::<u8>(&own);
+            merge.options.request = TreeRequest {
+                sink: Some(Rank(0)),
+                links: vec![(Rank(0), Rank(1))],
+                remedy,
+                ..TreeRequest::any()
+            };
+            let merged = group.tree_merge(merge)?;
+            let tree = group.last_tree().expect("a tree");
+            let figures = (tree.faulty_links, tree.delegated, tree.detours);
+            assert_eq!(figures, (1, delegated, detours), "{remedy:?}");
+            Ok(merged.map(|merged| merged.to_vec()))
+        });
+        let merged: Vec<Vec<u8>> = survivors(outcomes).flatten().collect();
+        assert_eq!(merged, [(0..8).chain(10..18).collect::<Vec<u8>>()]);
     }
 }
 
