@@ -1,6 +1,6 @@
 //! States, user-defined algorithms, tree collectives, verification and gathering.
 
-use super::redundancy::fail_in;
+use super::redundancy::{fail_in, whole};
 use super::*;
 use ftsort_core::group::{MergeOperation, TreeMerge, TreeOptions, Verification};
 use ftsort_core::rounds::bytes;
@@ -302,6 +302,27 @@ fn a_result_is_verified_and_gathered() {
         let received = wholes.iter().filter(|whole| !whole.is_empty()).count();
         assert_eq!((received, wholes.concat()), (1, all_keys(3)), "seed {seed}");
     }
+}
+
+/// A window has 512 bytes in tests, and at least one record.
+#[test]
+fn records_that_are_larger_than_a_window_are_gathered() {
+    let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
+        let records = [6, 3, 0].map(|key| [key + rank.0 as i32; 150]);
+        let fields = Fields {
+            record_bytes: size_of::<[i32; 150]>(),
+            key: KeyKind::I32 as i32,
+            ..Fields::default()
+        };
+        let mut sorted = group.sort(SortInput {
+            layout: Layout::new(fields)?,
+            stable: false,
+            records: bytemuck::cast_slice(records.as_flattened()),
+        })?;
+        whole(group, &mut sorted)
+    });
+    let expected: Vec<i32> = (0..9).flat_map(|key| [key; 150]).collect();
+    assert_eq!(survivors(outcomes).collect::<Vec<_>>().concat(), expected);
 }
 
 #[test]
