@@ -106,6 +106,70 @@ fn example_3_divides_an_array_and_a_list() {
     assert_eq!(list, (0..16).chain(100..116).collect::<Vec<i32>>());
 }
 
+/// Floating-point numbers, of which another order gives another sum.
+#[test]
+fn ordered_sums_are_computed_in_the_order_of_nodes() {
+    let number = |node: Node| [1e8_f32, 1.0, -1e8, 1.0][node.0 as usize % 4];
+    let ordered = Elementwise {
+        kind: KeyKind::F32,
+        ordered: true,
+        ..SUM
+    };
+    // The neighbours along dimension 2 are not adjacent, so that their contributions stay apart.
+    let tree = Tree::new(Node(0), vec![2, 1, 0]).expect("a tree");
+    let plan = planned(&tree, &Faults::none(3));
+    let (sums, most) = run(&plan, &ordered, &|node| vec![number(node).to_bits() as i32]);
+    assert_eq!((f32::from_bits(sums[0] as u32), most), (1.0, 4));
+}
+
+/// Returns the numbers that both contributions have, of which there may be none.
+struct Common;
+
+impl MergeOperator for Common {
+    fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
+        assert!(!low.is_empty() && !high.is_empty());
+        let (mut common, high) = (numbers(low), numbers(high));
+        common.retain(|number| high.contains(number));
+        Buffer::copy_of(bytemuck::cast_slice(&common))
+    }
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn an_empty_result_of_a_merge_is_not_merged() {
+    // The merge for the sink has no result, and lies before or after the other one.
+    for sink in [Node(0), Node(3)] {
+        let tree = Tree::new(sink, vec![0, 1]).expect("a tree");
+        let plan = planned(&tree, &Faults::none(2));
+        let list_of = |node: Node| match node.0 ^ sink.0 {
+            apart @ (0 | 1) => vec![apart as i32],
+            _ => vec![7],
+        };
+        assert_eq!(run(&plan, &Common, &list_of).0, [7]);
+    }
+}
+
+#[test]
+fn a_traversal_that_starts_again_sends_no_parts_of_the_one_before() {
+    let mut node_data = NodeData::new(&SUM, false).divided();
+    let hop = |index| LinkMessage {
+        message: 0,
+        from: Node(1),
+        to: Node(0),
+        fraction: Some(Fraction { index, of: 2 }),
+        delivered: true,
+    };
+    node_data.contribute(Node(1), slice(&[1, 2]));
+    node_data.take(&hop(0)).expect("the first part");
+    node_data.restart();
+    node_data.contribute(Node(1), slice(&[5, 6]));
+    let mut part = |index| node_data.take(&hop(index)).expect("a part").into_records();
+    assert_eq!((numbers(&part(0)), numbers(&part(1))), (vec![5], vec![6]));
+}
+
 proptest! {
     /// Every datum arrives once, for any faults, and lists and arrays of any length.
     #[test]
