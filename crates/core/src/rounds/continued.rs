@@ -191,12 +191,16 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    /// Decides on the value that was shared last.
+    /// Decides on the value that was shared last, with a limit that is not the default.
     struct SharedBefore;
 
     impl Rounds for SharedBefore {
         fn decide(&self, task: &Task<'_>, _: &[(Node, Slice)]) -> Result<Slice> {
             bytes(task.shared)
+        }
+
+        fn share_limit(&self) -> usize {
+            10_000
         }
 
         fn absorb(&self, _: &Task<'_>, _: Slice) -> Result<Slice> {
@@ -223,6 +227,7 @@ mod tests {
         };
         assert_eq!(task.node, Node(1));
         assert_eq!(*continued.decide(&task, &[]).unwrap(), [0]);
+        assert_eq!(continued.share_limit(), 10_000);
     }
 
     proptest! {

@@ -316,16 +316,25 @@ impl Rounds for Unlimited {
     }
 }
 
+/// The error of an algorithm, which is the same if its functions are called twice.
+fn error_of(rounds: &dyn Rounds) -> Error {
+    let inputs = [vec![], vec![], vec![]];
+    let error = run_all_nodes(rounds, &inputs).unwrap_err();
+    let checked = run_all_nodes(&PurityCheck(rounds), &inputs).unwrap_err();
+    assert_eq!((checked.status, &checked.text), (error.status, &error.text));
+    error
+}
+
 #[test]
 fn rejects_a_limit_that_no_message_can_have() {
-    let error = run_all_nodes(&Unlimited, &[vec![], vec![]]).unwrap_err();
+    let error = error_of(&Unlimited);
     assert_eq!(error.status, Status::Argument);
     assert!(error.text.contains("share_limit is"), "{}", error.text);
 }
 
 #[test]
 fn rejects_a_proposal_that_exceeds_the_limit() {
-    let error = run_all_nodes(&LongProposal, &[vec![], vec![], vec![]]).unwrap_err();
+    let error = error_of(&LongProposal);
     assert_eq!(error.status, Status::Callback);
     let expected = "the proposal of node 2 in round 1 has 9 bytes, more than the limit of 8 bytes";
     assert!(error.text.contains(expected), "{}", error.text);
@@ -333,7 +342,7 @@ fn rejects_a_proposal_that_exceeds_the_limit() {
 
 #[test]
 fn rejects_a_decision_that_exceeds_the_limit() {
-    let error = run_all_nodes(&LongDecision, &[vec![], vec![], vec![]]).unwrap_err();
+    let error = error_of(&LongDecision);
     assert_eq!(error.status, Status::Callback);
     assert!(
         error.text.contains("the decision of node"),

@@ -80,6 +80,8 @@ impl Rounds for Sums {
     }
 
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
+        // A part of the rounds has the number of all rounds.
+        assert_eq!(task.rounds, ROUNDS);
         // The states before this part are stored.
         let stored = (task.round - 1) / self.every * self.every;
         self.world.note_committed(stored);
