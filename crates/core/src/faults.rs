@@ -492,6 +492,25 @@ mod tests {
         }
     }
 
+    /// The seed selects the victims, and each of them has its own round or instant.
+    #[test]
+    fn scenarios_are_drawn_from_all_ranks_rounds_and_instants() {
+        let drawn = |text: &str| -> BTreeSet<(Rank, When)> {
+            let resolve = |seed| {
+                Plan::parse(&format!("half seed={seed}{text}"))
+                    .unwrap()
+                    .resolve(8, 5)
+            };
+            (0..100).flat_map(|seed| resolve(seed).crashes).collect()
+        };
+        let at_begin = |round| When::At(round, Point::Begin);
+        let all = Rank::all(8).flat_map(|rank| (0..5).map(move |round| (rank, at_begin(round))));
+        assert_eq!(drawn(""), all.collect());
+        let after = |micros| When::After(Duration::from_micros(micros));
+        let all = Rank::all(8).flat_map(|rank| (0..=2).map(move |micros| (rank, after(micros))));
+        assert_eq!(drawn(" window=0.002ms"), all.collect());
+    }
+
     proptest! {
         #[test]
         fn scenarios_have_the_stated_number_of_failures_on_every_rank(
