@@ -80,10 +80,12 @@ typedef struct ftsort_tree_options {
    * equal keys must keep the order of ranks. Concatenation is always ordered. */
   int32_t ordered;
   int32_t reroute;             /**< One of `ftsort_tree_remedy`. */
-  /** Not 0: each link is tested by timed messages before the call. A link whose tests took longer than usual three
-   * times in a row, and longer than this number of milliseconds, twice that and four times that, counts as faulty
-   * in this call (1996 paper, Figure 7). Detects slow links; a link that carries nothing cannot be told from a
-   * slow rank, and the test waits. */
+  /** Not 0: each link is tested by three timed messages before the call, and counts as faulty in this call if all
+   * of them are late (1996 paper, Figure 7): longer on the way than usual on the faster links of one of its two
+   * ranks, and longer than this number of milliseconds, the second one than twice and the third one than four
+   * times this number. If neither rank has a faster link, as in a group of two ranks, the limit is a hundred times
+   * this number for all three. Detects slow links; a link that carries nothing cannot be told from a slow rank,
+   * and the test waits. */
   uint32_t detect_ms;
   size_t link_count;           /**< The number of pairs at `links`. */
   /** The faulty links: pairs of ranks, two numbers each, that must not send to each other on the way along the

@@ -94,10 +94,12 @@ pub struct ftsort_tree_options {
     pub ordered: i32,
     /// One of `ftsort_tree_remedy`.
     pub reroute: i32,
-    /// Not 0: each link is tested by timed messages before the call. A link whose tests took longer than usual three
-    /// times in a row, and longer than this number of milliseconds, twice that and four times that, counts as faulty in
-    /// this call (1996 paper, Figure 7). Detects slow links; a link that carries nothing cannot be told from a slow rank,
-    /// and the test waits.
+    /// Not 0: each link is tested by three timed messages before the call, and counts as faulty in this call if all of
+    /// them are late (1996 paper, Figure 7): longer on the way than usual on the faster links of one of its two ranks,
+    /// and longer than this number of milliseconds, the second one than twice and the third one than four times this
+    /// number. If neither rank has a faster link, as in a group of two ranks, the limit is a hundred times this number
+    /// for all three. Detects slow links; a link that carries nothing cannot be told from a slow rank, and the test
+    /// waits.
     pub detect_ms: u32,
     /// The number of pairs at `links`.
     pub link_count: usize,

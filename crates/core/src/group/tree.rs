@@ -23,7 +23,10 @@ use ftsort_kernels::record::Layout;
 pub struct TreeOptions {
     /// The tree's sink, the faulty links, and the way around them.
     pub request: TreeRequest,
-    /// Not 0: links are tested before the call, and those that take more than this many milliseconds count as faulty.
+    /// Not 0: each link is tested by three timed messages before the call, and counts as faulty if all of them are late:
+    /// longer on the way than usual on the faster links of one of its two ranks, and longer than this number of
+    /// milliseconds, the second one than twice and the third one than four times this number. If neither rank has a
+    /// faster link, as in a group of two ranks, the limit is a hundred times this number for all three.
     pub detect_ms: u32,
     /// A hash of further options of the caller that must be the same on all ranks.
     pub caller_fingerprint: u64,

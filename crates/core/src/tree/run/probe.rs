@@ -169,7 +169,8 @@ mod tests {
             [0_u32; 0]
         );
         assert_eq!(slow_ranks(&[(1, [900; 3]), (2, [950; 3])], 100), [0_u32; 0]);
-        // The longest timeout is the upper bound.
+        // The longest timeout is the upper bound, which is the limit of an only link.
+        assert_eq!(slow_ranks(&[(1, [10_000; 3])], 100), [0_u32; 0]);
         assert_eq!(slow_ranks(&[(1, [20_000; 3])], 100), [1]);
     }
 }
