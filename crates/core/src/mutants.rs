@@ -453,6 +453,8 @@ mutants! {
     InputsOfFailedOwnersNotEncoded,
     /// Inputs that the shares do not have any more, although an executor has them, are not encoded.
     ExecutedInputsNotEncoded,
+    /// Inputs that the shares did not have any more are in the next encoding, and not in those after it.
+    AdoptedInputsEncodedOnce,
     /// A rank counts on its shares although a failure interrupted their making.
     UnfinishedSharesUsed,
     /// The update of an input leaves out the inputs of ranks that had failed before.

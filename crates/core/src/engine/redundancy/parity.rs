@@ -144,7 +144,8 @@ impl Job<'_, '_> {
                     // Another rank answers for the inputs of a rank that is not trusted.
                     raw.clear();
                 }
-                for (node, block) in &encoding.mine {
+                let mine = encoding.mine.iter();
+                for (node, block) in mine.filter(|_| !mutant(Mutant::AdoptedInputsEncodedOnce)) {
                     raw.entry(*node).or_insert_with(|| block.clone());
                 }
             }
