@@ -10,18 +10,19 @@ use std::path::Path;
 struct Names {
     /// The file of the limit.
     limit: &'static str,
-    /// The entry of `memory.stat` with the memory that the system cannot reclaim: cached files are not in it.
-    used: &'static str,
+    /// The entries of `memory.stat` with the memory that the system cannot reclaim: that of the processes, and shared
+    /// memory, which includes files in memory such as those of `/dev/shm`. Cached files of a disk are not in them.
+    used: [&'static str; 2],
 }
 
 const VERSION_1: Names = Names {
     limit: "memory.limit_in_bytes",
-    used: "total_rss ",
+    used: ["total_rss ", "total_shmem "],
 };
 
 const VERSION_2: Names = Names {
     limit: "memory.max",
-    used: "anon ",
+    used: ["anon ", "shmem "],
 };
 
 /// In place of no limit, version 1 writes a larger number than this, and version 2 a word.
@@ -59,10 +60,13 @@ fn room_of(folder: &Path, names: &Names) -> Option<u64> {
         return None;
     }
     let figures = read_to_string(folder.join("memory.stat")).ok()?;
-    let mut used = figures
-        .lines()
-        .filter_map(|line| line.strip_prefix(names.used));
-    Some(limit.saturating_sub(used.next()?.trim().parse().ok()?))
+    let entry = |name: &str| -> Option<u64> {
+        let mut found = figures.lines().filter_map(|line| line.strip_prefix(name));
+        found.next()?.trim().parse().ok()
+    };
+    let [processes, shared] = names.used.map(entry);
+    // Old systems do not count shared memory.
+    Some(limit.saturating_sub(processes?.saturating_add(shared.unwrap_or(0))))
 }
 
 #[cfg(test)]
@@ -82,7 +86,8 @@ mod tests {
         let root = std::env::temp_dir().join(format!("ftsort-groups-{}", std::process::id()));
         let max = "memory.max";
         group(&root, (max, "5000\n"), "anon 100\nfile 9\n");
-        group(&root.join("job"), (max, "1000\n"), "anon 300\nfile 900\n");
+        let figures = "anon 250\nfile 900\nshmem 50\n";
+        group(&root.join("job"), (max, "1000\n"), figures);
         group(&root.join("job/step"), (max, "max\n"), "anon 300\n");
         assert_eq!(room_in("0::/job/step\n", &root), Some(700));
         assert_eq!(room_in("0::/other\n", &root), Some(4900));
@@ -90,11 +95,11 @@ mod tests {
         group(
             &old,
             ("memory.limit_in_bytes", "600\n"),
-            "rss 1\ntotal_rss 200\n",
+            "rss 1\nshmem 7\ntotal_rss 200\ntotal_shmem 50\n",
         );
         assert_eq!(
             room_in("5:cpu:/job\n4:hugetlb,memory:/job\n", &root),
-            Some(400)
+            Some(350)
         );
         assert_eq!(room_in("4:cpuset:/job\n", &root), None);
         let limit = ("memory.limit_in_bytes", "9223372036854771712\n");
