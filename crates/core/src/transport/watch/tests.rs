@@ -12,8 +12,8 @@ const RANKS: usize = 4;
 struct Peers {
     now: f64,
     /// The answer of each rank; None: it does not answer.
-    answers: [Option<Activity>; RANKS],
-    signs: [SignsOfLife; RANKS],
+    answers: Vec<Option<Activity>>,
+    signs: Vec<SignsOfLife>,
     failed: RankSet,
     published: Option<Activity>,
     probes: Cell<u32>,
@@ -65,17 +65,22 @@ impl Liveness for Peers {
 
 /// Peers that have answered once, and then answer like this.
 fn peers(answer: Option<Activity>) -> Peers {
+    peers_among(RANKS, answer)
+}
+
+/// The same in a group of so many ranks.
+fn peers_among(ranks: usize, answer: Option<Activity>) -> Peers {
     let mut peers = Peers {
         now: 0.0,
-        answers: [Some(Activity::AtWork); RANKS],
-        signs: [SignsOfLife::default(); RANKS],
-        failed: RankSet::new(RANKS),
+        answers: vec![Some(Activity::AtWork); ranks],
+        signs: vec![SignsOfLife::default(); ranks],
+        failed: RankSet::new(ranks),
         published: None,
         probes: Cell::new(0),
     };
-    (1..RANKS as u32).for_each(|rank| peers.probe(Rank(rank)));
+    (1..ranks as u32).for_each(|rank| peers.probe(Rank(rank)));
     peers.probes.set(0);
-    peers.answers = [answer; RANKS];
+    peers.answers = vec![answer; ranks];
     peers
 }
 
@@ -239,6 +244,18 @@ fn a_jump_of_the_clock_gives_no_rank_up() {
     assert_eq!(wait(&mut watch, &mut peers, until + HOUR), None);
 }
 
+/// Peers that answer that they wait, since before this rank was stopped, get the whole timeout to go on.
+#[test]
+fn the_time_in_which_a_rank_was_stopped_is_no_wait() {
+    let mut peers = peers(Some(Activity::WaitingSince(0.0)));
+    let mut watch = watch(Timeout::Default);
+    assert_eq!(wait(&mut watch, &mut peers, 10.0), None);
+    peers.now += HOUR;
+    let continued = peers.now;
+    let (end, _) = wait(&mut watch, &mut peers, 2.0 * HOUR).expect("no rank goes on");
+    assert!((60.0..70.0).contains(&(end - continued)), "{end}");
+}
+
 #[test]
 fn ranks_that_wait_for_each_other_give_up() {
     let mut peers = peers(Some(Activity::WaitingSince(20.0)));
@@ -318,6 +335,13 @@ fn probes_stay_within_their_rate_in_a_large_group() {
     assert_eq!(watch.peers.len(), ranks - 1);
     assert_eq!(watch.peers[0], Rank(4));
     watch.contacts_are_known();
+    watch.begin(0.0);
+    let mut peers = peers_among(ranks, Some(Activity::AtWork));
+    assert_eq!(wait(&mut watch, &mut peers, 101.0), None);
+    // The first probe is sent after a second.
+    let probes = f64::from(peers.probes.get());
+    let at_most = 101.0 * PROBES_PER_SECOND;
+    assert!((6000.0..at_most).contains(&probes), "{probes}");
     watch.forget(&RankSet::of(
         ranks,
         Rank::all(ranks).filter(|rank| rank.0 > 3),
