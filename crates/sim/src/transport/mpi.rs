@@ -111,6 +111,11 @@ impl RankHandle {
         self.state.borrow_mut().time_of(self.rank)
     }
 
+    /// The activity that the rank has published.
+    pub fn activity(&self) -> Activity {
+        self.state.borrow_mut().process(self.rank).activity
+    }
+
     /// The number of steps that the rank has taken.
     pub fn own_steps(&self) -> u32 {
         self.state.borrow_mut().process(self.rank).steps

@@ -13,6 +13,7 @@ use ftsort_core::group::{
 };
 use ftsort_core::query::groups::Aggregate;
 use ftsort_core::rounds::{Round, bytes};
+use ftsort_core::transport::watch::Activity;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::test_size::sized;
 
@@ -411,7 +412,13 @@ fn calls_without_memory(
             ..services(rank)
         };
         let statuses = match Group::new(Protocol::new(mpi, protocol), config, services) {
-            Ok(mut group) => every_call(rank, &mut group),
+            Ok(mut group) => {
+                let statuses = every_call(rank, &mut group);
+                // The ranks that probe it learn that it takes part in no agreement any more.
+                let is_apart = statuses.iter().any(|status| status.sets_apart());
+                assert_eq!(handle.activity() == Activity::Left, is_apart);
+                statuses
+            }
             Err(error) => vec![error.status],
         };
         handle.check().is_ok().then_some(statuses)

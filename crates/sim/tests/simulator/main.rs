@@ -16,6 +16,7 @@ mod redundancy;
 mod refusals;
 mod spares;
 mod timeouts;
+mod transport;
 
 use ftsort_core::members::Rank;
 use ftsort_kernels::test_size::{all_tests, long_searches, sized, sized_search};
