@@ -94,3 +94,41 @@ impl<B> RecvBuffers<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn a_released_buffer_is_freed_once_no_receive_writes_to_it() {
+        let bytes = Rc::new(());
+        let is_freed = || Rc::strong_count(&bytes) == 1;
+        let mut buffers = RecvBuffers::default();
+        let buffer = buffers.add(Rc::clone(&bytes));
+        buffers.open(buffer);
+        buffers.open(buffer);
+        buffers.close(buffer);
+        buffers.release(buffer);
+        assert!(!is_freed());
+        buffers.close(buffer);
+        assert!(is_freed());
+
+        let unused = buffers.add(Rc::clone(&bytes));
+        buffers.release(unused);
+        assert!(is_freed());
+    }
+
+    #[test]
+    fn a_buffer_of_an_abandoned_receive_is_never_freed() {
+        let bytes = Rc::new(());
+        let mut buffers = RecvBuffers::default();
+        let buffer = buffers.add(Rc::clone(&bytes));
+        buffers.open(buffer);
+        buffers.leak(buffer);
+        buffers.release(buffer);
+        drop(buffers);
+        assert_eq!(Rc::strong_count(&bytes), 2);
+    }
+}
