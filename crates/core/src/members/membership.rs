@@ -157,8 +157,12 @@ mod tests {
                 *counts.entry(members.executor(*node)).or_default() += 1;
             }
             for (node, s) in members.cube().nodes().flat_map(|node| (0..members.cube().dimension()).map(move |s| (node, s))) {
-                if let Some(partner) = now.partner(members.cube(), node, s) {
+                let partner = now.partner(members.cube(), node, s);
+                if let Some(partner) = partner {
                     prop_assert_eq!(now.executor(partner), now.executor(members.cube().neighbour(node, s)));
+                }
+                if spares == 0 {
+                    prop_assert_eq!(partner, members.cube().partner(node, s, &now.faulty));
                 }
             }
             let (found, most) = now.executors_of(nodes[0], dimension);
