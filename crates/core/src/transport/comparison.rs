@@ -170,8 +170,10 @@ mod tests {
             (65, 3),
             (5000, 3),
         ] {
-            let comparison = Comparison::of_set(&set(ranks, [0]), ranks);
-            assert_eq!(compared(vec![comparison]), (true, agreements), "{ranks}");
+            let of = |rank| Comparison::of_set(&set(ranks, [rank]), ranks);
+            assert_eq!(compared(vec![of(0)]), (true, agreements), "{ranks}");
+            let differ = compared(vec![of(0), of(ranks as u32 - 1)]);
+            assert_eq!(differ, (ranks == 1, agreements), "{ranks}");
         }
         assert_eq!(Comparison::bits_in(2), 39);
         assert_eq!(EXACT_RANKS, 65);
