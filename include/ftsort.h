@@ -112,8 +112,8 @@ ftsort_status ftsort_sort(MPI_Comm comm, const void *data, size_t count, MPI_Dat
  *
  * The group has the default configuration and is attached to `comm` as an attribute. MPI_Comm_free of `comm`
  * releases it; for MPI_COMM_WORLD and MPI_COMM_SELF MPI_Finalize does, or ftsort_leave, which is needed after
- * failures. MPI_Comm_dup does not copy it. ftsort_free has no effect on it. If a rank cannot attach the group, no
- * rank keeps it, all return an error, and the next call tries again. A group that has become unusable
+ * failures. MPI_Comm_dup does not copy it. ftsort_free has no effect on it. If a rank cannot attach it, all return
+ * FTSORT_ERR_STATE, no rank keeps it, and the next call tries again. A group that has become unusable
  * (FTSORT_ERR_MPI, FTSORT_ERR_INTERNAL, FTSORT_ERR_EXCLUDED) stays attached: leave it, or free `comm`.
  *
  * \param comm   an intra-communicator; all of its ranks call this function

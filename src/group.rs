@@ -285,7 +285,8 @@ impl Group {
                 old.leave_to_mpi();
             }
             let fresh = self.core.transport().mpi().shrunk();
-            let outcome = fresh.as_ref().map(|_| ()).map_err(apart_from_group);
+            let outcome = fresh.as_ref().map(|_| ());
+            let outcome = outcome.map_err(|error| apart_from_group(error, ANOTHER_COMM));
             match (self.core.all_or_none(outcome), fresh) {
                 (Ok(()), fresh) => self.survivors = Some(fresh?),
                 (Err(error), fresh) => {
@@ -320,7 +321,7 @@ impl Group {
             Box::new(SystemClocks),
             |transport, limit| {
                 let datagrams = transport.mpi().datagram(limit);
-                datagrams.map_err(|error| apart_from_group(&error))
+                datagrams.map_err(|error| apart_from_group(&error, ANOTHER_COMM))
             },
             |state, datagrams| MonitorThread::start(state, datagrams, interval),
         )?;
@@ -373,13 +374,16 @@ impl Drop for Group {
     }
 }
 
-/// Returns the error of a communicator beside that of the group. The group's own communication goes on, so an error
-/// of MPI does not separate this rank from the others.
-fn apart_from_group(error: &Error) -> Error {
+/// See [`apart_from_group`].
+const ANOTHER_COMM: &str = "make another communicator";
+
+/// Returns the error of a call of MPI that does not use the communicator of the group. The group's own communication goes
+/// on, so an error of MPI does not separate this rank from the others. `purpose`: what MPI cannot do.
+pub(crate) fn apart_from_group(error: &Error, purpose: &str) -> Error {
     match error.status {
         Status::Mpi => Error::new(
             Status::State,
-            format!("MPI cannot make another communicator: {}", error.text),
+            format!("MPI cannot {purpose}: {}", error.text),
         ),
         _ => error.clone(),
     }

@@ -18,7 +18,8 @@ use super::record::read_layout;
 use super::result::ftsort_result;
 use super::run::sort_on;
 use super::status::ftsort_status;
-use crate::ulfm::check;
+use crate::group::apart_from_group;
+use crate::ulfm::{ErrorsReturned, check};
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// Sorts the elements of all ranks of `comm`. [C]
@@ -72,8 +73,8 @@ pub unsafe extern "C" fn ftsort_sort(
 ///
 /// The group has the default configuration and is attached to `comm` as an attribute. MPI_Comm_free of `comm`
 /// releases it; for MPI_COMM_WORLD and MPI_COMM_SELF MPI_Finalize does, or ftsort_leave, which is needed
-/// after failures. MPI_Comm_dup does not copy it. ftsort_free has no effect on it. If a rank cannot attach the
-/// group, no rank keeps it, all return an error, and the next call tries again. A group that has become
+/// after failures. MPI_Comm_dup does not copy it. ftsort_free has no effect on it. If a rank cannot attach it,
+/// all return FTSORT_ERR_STATE, no rank keeps it, and the next call tries again. A group that has become
 /// unusable (FTSORT_ERR_MPI, FTSORT_ERR_INTERNAL, FTSORT_ERR_EXCLUDED) stays attached: leave it, or free `comm`.
 ///
 /// \param comm   an intra-communicator; all of its ranks call this function
@@ -194,12 +195,13 @@ fn attached(comm: MPI_Comm) -> Result<Option<*mut Handle>> {
 fn attach(comm: MPI_Comm, refusal: Option<Error>) -> Result<*mut Handle> {
     // SAFETY: no configuration; the communicator was checked.
     let mut group = unsafe { make_group(comm, std::ptr::null(), refusal)? };
-    let prepared = keys();
+    let apart = |error| apart_from_group(&error, "attach the group to comm");
+    let prepared = keys().map_err(apart);
     // The ranks that could attach the group wait here for those that could not: a rank without the attribute
     // would create a group in the next call, while the others sort.
     group.group.all_or_none(prepared.map(drop))?;
     let handle = Box::into_raw(Handle::new(group, Some(comm)));
-    let stored = store(comm, handle);
+    let stored = store(comm, handle).map_err(apart);
     // SAFETY: just made, and used by this call only.
     let agreed = unsafe { &*handle }.begin().map(|mut call| {
         let stored = stored.clone();
@@ -228,9 +230,12 @@ fn attach(comm: MPI_Comm, refusal: Option<Error>) -> Result<*mut Handle> {
 /// Makes a group an attribute of its communicator. Local.
 fn store(comm: MPI_Comm, handle: *mut Handle) -> Result<()> {
     let keys = keys()?;
+    // The default error handler ends the whole job.
+    let _errors = ErrorsReturned::of(comm)?;
     // SAFETY: constants of the MPI library and a live communicator; the values are pointers that MPI keeps.
     unsafe {
         if comm == mpi_sys::RSMPI_COMM_WORLD {
+            let _errors = ErrorsReturned::of(mpi_sys::RSMPI_COMM_SELF)?;
             let code = mpi_sys::MPI_Comm_set_attr(
                 mpi_sys::RSMPI_COMM_SELF,
                 keys.at_finalize,

@@ -11,7 +11,7 @@ mod requests;
 mod seen_failures;
 mod turn;
 
-pub use comm::{check, text_of};
+pub use comm::{ErrorsReturned, check, text_of};
 pub use datagram::DatagramChannel;
 pub use ext::COMPILED_IN;
 pub use turn::leave;
@@ -24,7 +24,7 @@ use std::time::Instant;
 use mpi_sys::MPI_Comm;
 
 use crate::liveness::GroupLiveness;
-use comm::{Comm, ErrorsReturned, Group};
+use comm::{Comm, Group};
 use ftsort_core::members::{Rank, RankSet, Slot};
 use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_core::transport::watch::{

@@ -3,7 +3,8 @@
  *   refusals memory|comm|monitor|init      (under mpirun, 2 to 4 ranks)
  *
  * memory:  the last rank has a memory limit that sorts and trees exceed
- * comm:    MPI fails on the last rank after it has made the communicator of survivors; invalid arguments
+ * comm:    MPI fails on the last rank after it has made the communicator of survivors, or when it attaches a group to a
+ *          communicator; invalid arguments
  * monitor: MPI fails on the last rank after it has made the communicator of a monitor
  * init:    MPI fails on the last rank after it has made the communicator of a group, and the rank ends
  *
@@ -22,7 +23,7 @@
 static const ftsort_record u32 = FTSORT_RECORD_PLAIN(uint32_t, FTSORT_KEY_U32);
 
 /* The library's calls of these functions come here. */
-static int calls_to_refuse, fails_to_shrink;
+static int calls_to_refuse, fails_to_shrink, attributes_to_refuse;
 
 int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *survivors);
 int PMPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *survivors);
@@ -42,6 +43,16 @@ int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
     return MPI_ERR_OTHER;
   }
   return PMPI_Comm_set_errhandler(comm, handler);
+}
+
+int MPI_Comm_set_attr(MPI_Comm comm, int key, void *value)
+{
+  if (attributes_to_refuse > 0) {
+    attributes_to_refuse--;
+    MPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
+    return MPI_ERR_OTHER;
+  }
+  return PMPI_Comm_set_attr(comm, key, value);
 }
 
 static ftsort_status sort(ftsort *group, size_t count)
@@ -150,6 +161,26 @@ static void survivors(void)
   ftsort_free(group);
 }
 
+/* If MPI cannot attach a group on one rank, no rank keeps it, and the next call makes another one. */
+static void attached(MPI_Comm comm)
+{
+  ftsort *group = NULL;
+  int is_last = rank == ranks - 1;
+  attributes_to_refuse = is_last;
+  EXPECT(ftsort_group_of(comm, &group) == FTSORT_ERR_STATE && group == NULL && attributes_to_refuse == 0);
+  EXPECT(strstr(ftsort_last_error(NULL), is_last ? "MPI_Comm_set_attr" : "another rank") != NULL);
+  expect_agreed(group, ftsort_group_of(comm, &group), FTSORT_OK, FTSORT_OK);
+}
+
+static void attributes(void)
+{
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  attached(comm);
+  MPI_Comm_free(&comm);
+  attached(MPI_COMM_WORLD);
+}
+
 static void monitors(void)
 {
   ftsort_monitor_options options = FTSORT_MONITOR_OPTIONS_INIT;
@@ -208,7 +239,10 @@ int main(int argc, char **argv)
     return 0;
   }
   if (strcmp(argv[1], "memory") == 0) memory_limits();
-  if (strcmp(argv[1], "comm") == 0) survivors();
+  if (strcmp(argv[1], "comm") == 0) {
+    survivors();
+    attributes();
+  }
   if (strcmp(argv[1], "monitor") == 0) monitors();
   if (strcmp(argv[1], "init") == 0) groups();
   return end_mpi("refusals");
