@@ -186,7 +186,7 @@ pub(super) fn on_any_group(
 ///
 /// # Safety
 /// `handle` is NULL or live.
-pub(super) unsafe fn live<'a>(handle: *const Handle) -> Option<&'a Handle> {
+unsafe fn live<'a>(handle: *const Handle) -> Option<&'a Handle> {
     // SAFETY: this function's contract.
     let handle = unsafe { handle.as_ref() };
     if handle.is_none() {

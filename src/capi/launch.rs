@@ -3,11 +3,10 @@
 use std::ffi::c_int;
 
 use super::group::free;
-use super::guard::{caught_silently, keep_text, without_group};
-use super::handle::{Handle, live, on_group};
+use super::guard::{caught_silently, without_group};
+use super::handle::{Handle, on_any_group, on_group};
 use super::one_call::detach;
 use super::status::ftsort_status;
-use super::trace::Trace;
 use crate::launch::{allow_faults, end_process, prepare};
 use crate::ulfm::require_mpi;
 use ftsort_kernels::error::Status;
@@ -48,11 +47,16 @@ pub extern "C" fn ftsort_allow_faults() {
 /// `group` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_leave(group: *mut Handle, exit_code: c_int) -> ftsort_status {
-    let begun = on_leaving(group);
-    let trace = match begun {
-        Ok(trace) => trace,
-        Err(status) => return status as ftsort_status,
-    };
+    let mut trace = None;
+    // After the agreements that follow all ranks have written their files, so that the merged file is complete.
+    let begun = on_any_group(group, |group| {
+        require_mpi()?;
+        trace = group.trace.take();
+        Ok(())
+    });
+    if begun != Status::Ok as ftsort_status {
+        return begun;
+    }
     let mut may_finalize = false;
     on_group(group, |group| {
         may_finalize = group.group.finish_before_exit()?;
@@ -76,17 +80,4 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut Handle, exit_code: c_int) -> f
         Ok(())
     };
     end_process(may_finalize, release, exit_code)
-}
-
-/// Checks that a process can leave, and takes the trace: after the agreements that follow all ranks have
-/// written their files, so that the merged file is complete.
-fn on_leaving(group: *mut Handle) -> Result<Option<Trace>, Status> {
-    // SAFETY: the exported functions demand NULL or a live group.
-    let handle = unsafe { live(group) }.ok_or(Status::Argument)?;
-    if let Err(error) = require_mpi() {
-        keep_text(&error.to_string());
-        return Err(error.status);
-    }
-    let call = handle.begin().ok_or(Status::State)?;
-    Ok(call.group.trace.take())
 }

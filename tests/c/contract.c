@@ -327,7 +327,10 @@ static void without_mpi(ftsort *group, const char *word)
   EXPECT(strstr(ftsort_last_error(group), word) != NULL);
   EXPECT(ftsort_fault_check(group, NULL) == FTSORT_ERR_STATE);
   EXPECT(ftsort_comm(group, &comm) == FTSORT_ERR_STATE);
+  EXPECT(ftsort_result_of_array(group, NULL, NULL, 0, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), word) == NULL);
   EXPECT(ftsort_leave(group, 5) == FTSORT_ERR_STATE);
+  EXPECT(strstr(ftsort_last_error(group), word) != NULL);
   ftsort_free(group);
 }
 
