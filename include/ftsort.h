@@ -210,7 +210,7 @@ typedef struct ftsort_record {
  * its first number: the predefined type that its constructor names first. Its whole extent is the record.
  *
  * \param type    a datatype of C or Fortran; a derived type has a lower bound of 0
- * \param record  receives the record, in ascending order; `descending` and `stable` may be set afterwards
+ * \param record  receives the record with `struct_size`, ascending; `descending` and `stable` may be set afterwards
  * \return FTSORT_OK; FTSORT_ERR_ARGUMENT for a type without an order (complex numbers, `long double`) or of another
  *         constructor; FTSORT_ERR_STATE if MPI is not running; FTSORT_ERR_MPI
  */

@@ -1,6 +1,7 @@
 //! Records of MPI datatypes: predefined numbers, and derived types that begin with one.
 
 use std::ffi::{CStr, CString, c_int};
+use std::mem::offset_of;
 
 use mpi_sys::MPI_Datatype;
 
@@ -102,7 +103,7 @@ const PAIRS: [(&CStr, Option<usize>); 9] = [
 /// first number: the predefined type that its constructor names first. Its whole extent is the record.
 ///
 /// \param type    a datatype of C or Fortran; a derived type has a lower bound of 0
-/// \param record  receives the record, in ascending order; `descending` and `stable` may be set afterwards
+/// \param record  receives the record with `struct_size`, ascending; `descending` and `stable` may be set afterwards
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for a type without an order (complex numbers, `long double`) or of another
 ///         constructor; FTSORT_ERR_STATE if MPI is not running; FTSORT_ERR_MPI
 ///
@@ -129,6 +130,11 @@ struct Key {
     bytes: usize,
     sign: Sign,
 }
+
+// A caller of ftsort_record_of_type need not set `struct_size`, so a member that is appended must not be written there: it
+// would lie behind the variable of a program with an older header.
+const _: () =
+    assert!(size_of::<ftsort_record>() == offset_of!(ftsort_record, type_id) + size_of::<u64>());
 
 /// # Safety
 /// `datatype` is a datatype handle.
