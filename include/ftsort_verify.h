@@ -79,7 +79,8 @@ typedef enum ftsort_finding {
  * \param violations  receives the number of places where the result is wrong, the same on all survivors; 0 if it is
  *                    right
  * \return FTSORT_OK, for a right result and for a wrong one; FTSORT_ERR_ARGUMENT also for a result of rounds or of
- *         a tree, and for results of different sorts; or another status of "Collective calls"
+ *         a tree, for positions and groups (ftsort_argsort, ftsort_positions, ftsort_unique, ftsort_group_by), and
+ *         for results of different sorts; or another status of "Collective calls"
  */
 ftsort_status ftsort_result_verify(ftsort *group, const ftsort_result *result, const void *input, size_t count,
                                    uint64_t *violations);

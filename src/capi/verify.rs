@@ -30,7 +30,8 @@ use ftsort_kernels::record::Layout;
 /// \param violations  receives the number of places where the result is wrong, the same on all survivors; 0 if
 ///                    it is right
 /// \return FTSORT_OK, for a right result and for a wrong one; FTSORT_ERR_ARGUMENT also for a result of rounds
-///         or of a tree, and for results of different sorts; or another status of "Collective calls"
+///         or of a tree, for positions and groups (ftsort_argsort, ftsort_positions, ftsort_unique,
+///         ftsort_group_by), and for results of different sorts; or another status of "Collective calls"
 ///
 /// # Safety
 /// The pointers are NULL or valid, `input` for `count` records.

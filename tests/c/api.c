@@ -14,6 +14,7 @@
 
 #include "expect.h"
 #include "ftsort.h"
+#include "ftsort_query.h"
 #include "ftsort_store.h"
 #include "ftsort_verify.h"
 
@@ -479,7 +480,7 @@ static void verification(void)
   static int32_t data[COUNT], mine[COUNT];
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group = NULL;
-  ftsort_result *result = NULL;
+  ftsort_result *result = NULL, *other = NULL;
   ftsort_block block;
   uint64_t wrong = 99;
   int32_t kept;
@@ -496,6 +497,10 @@ static void verification(void)
   EXPECT(ftsort_result_verify(group, rank == 1 ? NULL : result, NULL, 0, &wrong) ==
          (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
   EXPECT(ftsort_result_verify(group, result, NULL, 0, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_argsort(group, &i32, data, COUNT, &other) == FTSORT_OK);
+  EXPECT(ftsort_result_verify(group, other, NULL, 0, &wrong) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "positions or groups") != NULL);
+  ftsort_result_free(other);
 
   /* Arrays that another program sorted: in order over all ranks, then with one violation. */
   for (i = 0; i < COUNT; i++) mine[i] = rank * COUNT + i;
