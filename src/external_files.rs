@@ -232,6 +232,7 @@ impl Disks {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
@@ -323,21 +324,31 @@ mod tests {
     }
 
     #[test]
-    fn files_of_equal_size_and_time_differ() {
+    fn files_of_equal_size_and_equal_time_or_inode_differ() {
         let folder = std::env::temp_dir().join(format!("ftsort-equal-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let paths = [folder.join("a"), folder.join("b")];
         for path in &paths {
             std::fs::write(path, b"1234").unwrap();
             let file = File::options().write(true).open(path).unwrap();
-            file.set_modified(std::time::SystemTime::UNIX_EPOCH)
-                .unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         }
         let identity = |paths: &[PathBuf]| FileSource::open(paths, 0).unwrap().identity().unwrap();
         assert_ne!(identity(&paths[..1]), identity(&paths[1..]));
         let turned = [paths[1].clone(), paths[0].clone()];
         assert_ne!(identity(&paths), identity(&turned));
         assert_eq!(identity(&paths), identity(&paths));
+        // A change in place is known by its time alone.
+        let file = File::options().write(true).open(&paths[0]).unwrap();
+        let [first, second, third] = [0, 1, 1_000_000_001].map(|nanoseconds| {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
+            file.set_modified(time).unwrap();
+            identity(&paths)
+        });
+        assert!(
+            first != second && second != third,
+            "{first} {second} {third}"
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

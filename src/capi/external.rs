@@ -431,3 +431,55 @@ impl Files for WriteCallback {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+    use ftsort_kernels::record::Fields;
+
+    unsafe extern "C" fn no_data(_: *mut c_void, _: u64, _: *mut c_void, _: usize) -> c_int {
+        1
+    }
+
+    #[test]
+    fn the_members_of_files_are_those_of_the_sort() {
+        let output = std::env::temp_dir().join("ftsort-no-such-output");
+        let output = CString::new(output.as_os_str().as_encoded_bytes()).expect("a path");
+        let fields = Fields {
+            record_bytes: 4,
+            key: 5,
+            ..Fields::default()
+        };
+        let layout = Layout::new(fields).expect("a number");
+        // SAFETY: numbers, pointers and optional functions may all be zero.
+        let zero: ftsort_external = unsafe { std::mem::zeroed() };
+        for is_set in [false, true] {
+            let given = ftsort_external {
+                struct_size: size_of::<ftsort_external>(),
+                output: output.as_ptr(),
+                read: Some(no_data),
+                bytes: 40,
+                identity: 7,
+                memory_bytes: 5000,
+                output_offset: 3,
+                output_parts: 2,
+                resume: is_set.into(),
+                sync: is_set.into(),
+                ..zero
+            };
+            // SAFETY: the struct has its size, and its path ends with a NUL.
+            let mut sort = unsafe { read_sort(layout.clone(), &given) }.expect("right members");
+            let places = &mut sort.files.places;
+            let source = (places.source.bytes(), places.source.identity());
+            assert_eq!(source, (Ok(40), Ok(7)));
+            // Only a sync finds that there is no such file.
+            assert_eq!(places.output.sync("absent").is_err(), is_set);
+            assert_eq!(sort.resume, is_set);
+            assert_eq!(sort.output, "ftsort-no-such-output");
+            let numbers = (sort.memory_bytes, sort.output_offset, sort.output_parts);
+            assert_eq!(numbers, (5000, 3, 2));
+        }
+    }
+}

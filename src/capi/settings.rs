@@ -397,11 +397,12 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use std::ffi::CString;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
     #[test]
-    fn paths_may_have_any_bytes() {
+    fn paths_may_have_any_bytes_and_files_have_the_options() {
         let name = [b"ftsort-\xff-", std::process::id().to_string().as_bytes()].concat();
         let folder = std::env::temp_dir().join(OsStr::from_bytes(&name));
         std::fs::create_dir_all(&folder).expect("a folder for temporary files");
@@ -413,6 +414,8 @@ mod tests {
             store: 1,
             store_directory: text.as_ptr(),
             trace: text.as_ptr(),
+            store_sync: 1,
+            group_access: 1,
             ..zero
         };
         // SAFETY: the struct has its size, and its strings end with a NUL.
@@ -421,9 +424,15 @@ mod tests {
         let StoreChoice::Directory(open) = settings.group.store else {
             panic!("another store");
         };
-        let written = open().write("block", &[b"records"]);
+        let mut directory = open();
+        let written = directory.write("block", &[b"records"]);
         written.expect("the folder can be written");
-        assert!(folder.join("block").is_file());
+        let block = folder.join("block").metadata().expect("it was written");
+        assert_eq!(block.permissions().mode() & 0o777, 0o640);
+        // Only a sync finds that there is no such file.
+        assert!(directory.sync("absent").is_err());
+        let (group_access, sync) = (settings.files.group_access, settings.files.sync);
+        assert!(group_access && sync);
         std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 }
