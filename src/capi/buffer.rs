@@ -290,6 +290,36 @@ mod tests {
     }
 
     #[test]
+    fn a_new_size_replaces_a_passed_part() {
+        let state = Slice::from(Buffer::copy_of(&[3; 64]).expect("64 bytes"));
+        let mut outbox = ftsort_buffer::offering(Offer::State(state));
+        // SAFETY: a buffer that lives during the calls, and 2 bytes of it.
+        unsafe {
+            assert_eq!(ftsort_buffer_pass(&mut outbox, 8, 16), 0);
+            let bytes = ftsort_buffer_resize(&mut outbox, 2).cast::<u8>();
+            bytes.write(7);
+        }
+        assert_eq!(outbox.into_slice()[..], [7, 0]);
+    }
+
+    #[test]
+    fn a_new_size_keeps_the_message_where_the_caller_reads_it() {
+        let inbox = Slice::from(Buffer::copy_of(&[3; 64]).expect("64 bytes"));
+        let address = inbox.as_ptr();
+        let mut next = ftsort_buffer::offering(Offer::Message(inbox));
+        // SAFETY: a buffer that lives during the calls.
+        unsafe {
+            assert!(!ftsort_buffer_reuse(&mut next, std::ptr::null_mut()).is_null());
+            assert!(!ftsort_buffer_resize(&mut next, 4).is_null());
+            // The message is not in the buffer any more.
+            assert!(ftsort_buffer_reuse(&mut next, std::ptr::null_mut()).is_null());
+        }
+        let kept = next.aside.first().expect("the message");
+        assert_eq!((kept.as_ptr(), &kept[..]), (address, &[3; 64][..]));
+        assert_eq!(next.into_slice()[..], [0; 4]);
+    }
+
+    #[test]
     fn an_impossible_size_is_refused() {
         let mut buffer = ftsort_buffer::empty();
         // SAFETY: a buffer that lives during the call.
