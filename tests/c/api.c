@@ -497,6 +497,9 @@ static void verification(void)
   EXPECT(ftsort_result_verify(group, rank == 1 ? NULL : result, NULL, 0, &wrong) ==
          (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
   EXPECT(ftsort_result_verify(group, result, NULL, 0, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_run(group, &i32, data, COUNT, &other) == FTSORT_OK);
+  EXPECT(ftsort_result_verify(group, rank == 1 ? other : result, NULL, 0, &wrong) == FTSORT_ERR_ARGUMENT);
+  ftsort_result_free(other);
   EXPECT(ftsort_argsort(group, &i32, data, COUNT, &other) == FTSORT_OK);
   EXPECT(ftsort_result_verify(group, other, NULL, 0, &wrong) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(group), "positions or groups") != NULL);

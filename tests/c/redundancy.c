@@ -105,13 +105,17 @@ static void results(ftsort *group, const pair *mine)
 {
   ftsort_result *result = NULL;
   ftsort_block before, after;
+  uint64_t wrong = 0;
   int victim;
   EXPECT(ftsort_run(group, &by_key, mine, COUNT, &result) == FTSORT_OK);
   EXPECT(ftsort_result_recover(group, result) == FTSORT_OK);
   for (victim = ranks - 1; victim > 0; victim--) {
     EXPECT(ftsort_result_block(result, 0, &before) == FTSORT_OK);
     lose_one(group, victim);
+    /* Without the inputs, too, a missing block is found. */
+    EXPECT(ftsort_result_verify(group, result, NULL, 0, &wrong) == FTSORT_OK && wrong > 0);
     EXPECT(ftsort_result_recover(group, result) == FTSORT_OK);
+    EXPECT(ftsort_result_verify(group, result, NULL, 0, &wrong) == FTSORT_OK && wrong == 0);
     EXPECT(ftsort_result_block(result, 0, &after) == FTSORT_OK);
     EXPECT(before.data == after.data && before.count == after.count);
     EXPECT(ftsort_lost_ranks(group, NULL, 0) == 0);
