@@ -132,6 +132,25 @@ static int refuse_begin(void *user, int32_t node, ftsort_buffer *state)
   return node == victim ? 8 : 0;
 }
 
+/* A callback that only rank 1 has is as invalid as other rounds. */
+static void different_callbacks(void)
+{
+  const ftsort_round plan = {0, 0};
+  int i;
+  for (i = 0; i < 4; i++) {
+    ftsort_rounds rounds = gathering();
+    rounds.plan = &plan;
+    rounds.round_count = 1;
+    rounds.emit = propose_nothing;
+    if (i != 3) rounds.propose = propose_nothing;
+    if (rank != 1 && i == 0) rounds.begin = NULL;
+    if (rank != 1 && i == 1) rounds.emit = NULL;
+    if (rank == 1 && i == 2) rounds.decide = refuse_decide;
+    if (rank == 1 && i == 3) rounds.propose = propose_nothing;
+    refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "not the same");
+  }
+}
+
 static void failing_callbacks(void)
 {
   ftsort_rounds rounds;
@@ -406,10 +425,12 @@ static void simulation(void)
     lost += status == FTSORT_ERR_DATA_LOST;
     EXPECT(status == FTSORT_OK || (status == FTSORT_ERR_DATA_LOST && !setting.reload && setting.store != 3));
     if (status != FTSORT_OK && status != FTSORT_ERR_DATA_LOST) fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
+    for (i = 0, node = -1; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
       int nodes = 1;
       while (nodes < (int)setting.ranks) nodes *= 2;
       runs += i == 0;
+      EXPECT(state.node > node);
+      node = state.node;
       EXPECT(has_all_texts(&state, (int)setting.ranks, nodes));
     }
     ftsort_result_free(result);
@@ -438,6 +459,11 @@ static void simulation(void)
   EXPECT(strstr(ftsort_last_error(NULL), "is not pure") != NULL);
   rounds = gathering();
   rounds.begin_all = 1;
+  setting.failures = 1;
+  for (setting.seed = 0; setting.seed < 16; setting.seed++) {
+    EXPECT(ftsort_rounds_simulate(&rounds, &setting, NULL, NULL, &result) == FTSORT_OK);
+    ftsort_result_free(result);
+  }
   EXPECT(ftsort_rounds_simulate(&rounds, NULL, NULL, NULL, &result) == FTSORT_OK);
   EXPECT(ftsort_result_block(result, 0, &state) == FTSORT_OK && state.count == 12);
   EXPECT(memcmp(state.data, "<0><1><2><3>", 12) == 0);
@@ -490,6 +516,7 @@ int main(int argc, char **argv)
   if (strcmp(algorithm, "args") != 0) with_failures(algorithm, argc > 2 ? argv[2] : "memory", argc > 3 ? argv[3] : "");
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) return 3;
   bad_arguments();
+  different_callbacks();
   failing_callbacks();
   run_gathering(group, "memory");
   sharing();
