@@ -361,3 +361,65 @@ unsafe fn extent_of(datatype: MPI_Datatype) -> Result<usize> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_types_have_the_keys_of_their_numbers() {
+        use ftsort_key::*;
+        let wchar = match WCHAR {
+            Unsigned => FTSORT_KEY_U32,
+            _ => FTSORT_KEY_I32,
+        };
+        let types = [
+            ("SIGNED_CHAR INT8_T INTEGER1", 1, FTSORT_KEY_I8),
+            (
+                "UNSIGNED_CHAR CHAR BYTE UINT8_T C_BOOL CXX_BOOL CHARACTER",
+                1,
+                FTSORT_KEY_U8,
+            ),
+            ("SHORT INT16_T INTEGER2", 2, FTSORT_KEY_I16),
+            ("UNSIGNED_SHORT UINT16_T", 2, FTSORT_KEY_U16),
+            ("INT INT32_T INTEGER INTEGER4 LOGICAL", 4, FTSORT_KEY_I32),
+            ("UNSIGNED UINT32_T", 4, FTSORT_KEY_U32),
+            (
+                "LONG LONG_LONG LONG_LONG_INT INT64_T AINT OFFSET COUNT INTEGER8",
+                8,
+                FTSORT_KEY_I64,
+            ),
+            (
+                "UNSIGNED_LONG UNSIGNED_LONG_LONG UINT64_T",
+                8,
+                FTSORT_KEY_U64,
+            ),
+            ("FLOAT REAL REAL4", 4, FTSORT_KEY_F32),
+            ("DOUBLE REAL8 DOUBLE_PRECISION", 8, FTSORT_KEY_F64),
+            ("WCHAR", 4, wchar),
+            ("FLOAT_INT 2REAL", 8, FTSORT_KEY_F32),
+            ("DOUBLE_INT 2DBLPREC 2DOUBLE_PRECISION", 16, FTSORT_KEY_F64),
+            ("SHORT_INT", 8, FTSORT_KEY_I16),
+            ("2INT 2INTEGER", 8, FTSORT_KEY_I32),
+            (
+                "LONG_INT",
+                16,
+                match size_of::<std::ffi::c_long>() {
+                    4 => FTSORT_KEY_I32,
+                    _ => FTSORT_KEY_I64,
+                },
+            ),
+        ];
+        let mut count = 0;
+        for (names, extent, kind) in types {
+            for name in names.split(' ') {
+                let text = CString::new(format!("MPI_{name}")).expect("a name without a NUL");
+                let key = named_key(&text, extent).expect(name);
+                let found = key_of(key.sign, key.bytes).map(|kind| kind as i32);
+                assert_eq!((found, key.offset), (Some(kind as i32), 0), "{name}");
+                count += 1;
+            }
+        }
+        assert_eq!(count, NUMBERS.len());
+    }
+}

@@ -424,6 +424,26 @@ struct double_int {
   int index;
 };
 
+/* A number behind 8 bytes of a struct, which is behind 8 bytes of another one; and bytes before the first one. */
+static void nested_datatypes(void)
+{
+  const int one = 1;
+  const MPI_Aint place = 8;
+  MPI_Datatype number = MPI_DOUBLE, inner, outer, type;
+  ftsort_record record;
+  MPI_Type_create_struct(1, &one, &place, &number, &inner);
+  MPI_Type_create_struct(1, &one, &place, &inner, &outer);
+  MPI_Type_create_resized(outer, 0, 24, &type);
+  EXPECT(ftsort_record_of_type(type, &record) == FTSORT_OK);
+  EXPECT(record.record_bytes == 24 && record.key_offset == 16 && record.key == FTSORT_KEY_F64);
+  MPI_Type_free(&type);
+  MPI_Type_free(&outer);
+  MPI_Type_free(&inner);
+  MPI_Type_create_resized(MPI_INT, -4, 8, &type);
+  expect_no_record(type, "lower bound -4");
+  MPI_Type_free(&type);
+}
+
 static void datatypes(void)
 {
   struct job job;
@@ -473,6 +493,7 @@ static void datatypes(void)
   MPI_Type_set_name(type, "MPI_INT");
   expect_no_record(type, "derived type");
   MPI_Type_free(&type);
+  nested_datatypes();
   EXPECT(ftsort_record_of_type(MPI_INT, NULL) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(NULL), "record is NULL") != NULL);
 }
