@@ -365,3 +365,57 @@ pub unsafe extern "C" fn ftsort_monitor_cost(
     }
     c_int::from(monitor.state.is_background())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftsort_core::monitor::MonitorOptions;
+
+    #[test]
+    fn the_members_of_options_are_those_of_the_monitor() {
+        // SAFETY: numbers, pointers and optional functions may all be zero.
+        let zero: ftsort_monitor_options = unsafe { std::mem::zeroed() };
+        let given = ftsort_monitor_options {
+            struct_size: size_of::<ftsort_monitor_options>(),
+            mode: ftsort_monitor_mode::FTSORT_MONITOR_FOREGROUND as i32,
+            assignment: ftsort_monitor_assignment::FTSORT_TEST_VCUBE as i32,
+            interval_ms: 500,
+            zeta: 3,
+            alpha: 0.5,
+            beta: 2.0,
+            factor: 3.0,
+            plus_ms: 250.0,
+            first_ms: 4000.0,
+            phi: 6.0,
+            self_doubt: 1,
+            unforgiving: 1,
+            sharing: ftsort_monitor_sharing::FTSORT_SHARING_WEIGHTS as i32,
+            gain: 1,
+            ..zero
+        };
+        // SAFETY: the struct has its size.
+        let (config, test) = unsafe { read_options(&given) }.expect("right options");
+        let options = MonitorOptions {
+            interval: 0.5,
+            alpha: 0.5,
+            beta: 2.0,
+            multiple: 3.0,
+            plus: 0.25,
+            first_threshold: 4.0,
+            first_tests: MonitorOptions::default().first_tests,
+            zeta: 3,
+            assignment: Assignment::VCube,
+            suspicion: Suspicion::Phi(6.0),
+            self_doubt: true,
+            learn_late: false,
+            gain: true,
+            weights: true,
+        };
+        let mode = MonitorMode::Foreground;
+        assert_eq!(config, MonitorConfig { options, mode });
+        assert!(test.is_none());
+        // SAFETY: NULL selects all defaults.
+        let (config, _) = unsafe { read_options(std::ptr::null()) }.expect("the defaults");
+        assert_eq!(config, MonitorConfig::default());
+    }
+}

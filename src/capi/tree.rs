@@ -270,3 +270,65 @@ impl MergeOperator for Caller {
         self.ordered
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_members_of_options_are_those_of_the_tree() {
+        let links = [0, 1, 2, 3];
+        // SAFETY: numbers, pointers and optional functions may all be zero.
+        let zero: ftsort_tree_options = unsafe { std::mem::zeroed() };
+        let remedies = [Remedy::Delegate, Remedy::Reroute, Remedy::Partition];
+        for (number, remedy) in remedies.into_iter().enumerate() {
+            let given = ftsort_tree_options {
+                struct_size: size_of::<ftsort_tree_options>(),
+                has_sink: 1,
+                sink: 3,
+                reroute: number as i32,
+                detect_ms: 7,
+                link_count: 2,
+                links: links.as_ptr(),
+                ..zero
+            };
+            // SAFETY: the struct has its size, and its links live.
+            let Options { tree, .. } = unsafe { Options::read(&given, 4) }.expect("right options");
+            assert_eq!(tree.detect_ms, 7);
+            assert_eq!(
+                (tree.request.sink, tree.request.remedy),
+                (Some(Rank(3)), remedy)
+            );
+            let expected = [(Rank(0), Rank(1)), (Rank(2), Rank(3))];
+            assert_eq!(tree.request.links, expected);
+        }
+    }
+
+    #[test]
+    fn lists_of_stable_records_are_merged_in_the_order_of_nodes() {
+        // SAFETY: numbers, pointers and optional functions may all be zero.
+        let (zero, record): (ftsort_tree_options, ftsort_record) = unsafe { std::mem::zeroed() };
+        for (ordered, stable) in [(0, 0), (0, 1), (1, 0)] {
+            let record = ftsort_record {
+                struct_size: size_of::<ftsort_record>(),
+                record_bytes: 4,
+                key: 5,
+                stable,
+                ..record
+            };
+            let given = ftsort_tree_options {
+                struct_size: size_of::<ftsort_tree_options>(),
+                operation: ftsort_tree_op::FTSORT_TREE_SORTED as i32,
+                ordered,
+                record: &record,
+                ..zero
+            };
+            // SAFETY: the structs have their sizes, and live.
+            let operation = unsafe { Options::read(&given, 4).and_then(|read| read.operation()) };
+            let Ok(MergeOperation::Sorted { ordered: found, .. }) = operation else {
+                panic!("another operation");
+            };
+            assert_eq!(found, ordered + stable > 0);
+        }
+    }
+}
