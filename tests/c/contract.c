@@ -9,6 +9,7 @@
  *                        released the group of MPI_COMM_WORLD
  *
  * Prints "contract: fine" on the lowest survivor if everything is as documented. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,11 +335,28 @@ static void without_mpi(ftsort *group, const char *word)
   ftsort_free(group);
 }
 
+static void on_pipe(int number) { (void)number; }
+
+/* ftsort_prepare ignores SIGPIPE and sets variables, but leaves a handler of the program and a variable that is set. */
+static void prepares(void)
+{
+  static const char name[] = "OMPI_MCA_async_mpi_finalize";
+  signal(SIGPIPE, SIG_DFL);
+  unsetenv(name);
+  EXPECT(ftsort_prepare() == FTSORT_OK && signal(SIGPIPE, on_pipe) == SIG_IGN);
+  EXPECT(getenv(name) != NULL && strcmp(getenv(name), "1") == 0);
+  setenv(name, "0", 1);
+  EXPECT(ftsort_prepare() == FTSORT_OK && signal(SIGPIPE, SIG_DFL) == on_pipe);
+  EXPECT(strcmp(getenv(name), "0") == 0);
+  unsetenv(name);
+}
+
 int main(int argc, char **argv)
 {
   const char *part = argc > 1 ? argv[1] : "";
   ftsort *group = NULL;
   without_mpi(NULL, "not initialised");
+  prepares();
   ftsort_allow_faults();
   start_mpi(&argc, &argv);
   if (strcmp(part, "failure") == 0) {
