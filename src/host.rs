@@ -165,6 +165,9 @@ mod tests {
         assert_eq!(host, same);
         assert_ne!(nonce, other);
         assert_ne!(host, identity("b", Rank(0)).0);
+        // A later group of the same rank.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert_ne!(nonce, identity("a", Rank(0)).1);
     }
 
     #[test]
