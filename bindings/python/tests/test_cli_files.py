@@ -65,6 +65,19 @@ def test_reads_raw_files_and_refuses_a_part_of_a_row(tmp_path):
         files.open_source(str(path), dtype="f8")
 
 
+def test_reads_and_writes_of_several_transfers(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "TRANSFER", 100)
+    path, rows, moved = tmp_path / "a.bin", stars(50), []
+    files.create_private(path)
+    descriptor = os.open(path, os.O_WRONLY)
+    files.write_rows(descriptor, rows, 24, moved.append)
+    os.close(descriptor)
+    assert np.array_equal(np.fromfile(path, STARS, offset=24), rows)
+    source = files.BinarySource(str(path), STARS, len(rows), [], STARS, 24, "raw")
+    assert np.array_equal(whole(source), rows)
+    assert max(moved) <= 100 and sum(moved) == rows.nbytes
+
+
 def test_a_header_keeps_its_size_and_numpy_reads_it(tmp_path):
     for dtype in (np.dtype("f8"), STARS, np.dtype([("größe", "f4")])):
         size = len(files.npy_header(dtype, 10**12))

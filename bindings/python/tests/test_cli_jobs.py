@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import subprocess
+import types
 
 import numpy as np
 import pytest
@@ -26,6 +27,53 @@ def plan(path, command_name="sort", ranks=2, **more):
     job = run.make_job(command_name, source, [Key(None, False)], output, **more)
     runner = run.Runner(job, source, ranks, progress.Display(True), attempts=3, chaos=None, time_limit=None, mpirun=[])
     return runner, output
+
+
+VALUES = np.array([5, 3, 8, 3, 9, 1, 7, 2])
+COUNTED = np.dtype([("value", "i8"), ("count", "i8")])
+
+
+def check_output(path, command_name, rows, missing=0, ranks=2, **more):
+    """Judges an output by the findings of the ranks, as the command does. Raises run.Failed for a wrong output.
+
+    `missing`: the number of rows that the output is to lose, because the ranks have reported fewer rows.
+    """
+    np.save(path / "in.npy", VALUES)
+    np.save(path / "out.npy", rows)
+    runner, _ = plan(path / "in.npy", command_name, ranks, **more)
+    output = files.open_source(str(path / "out.npy"))
+    rank = worker.Worker.__new__(worker.Worker)
+    rank.job, rank.command, rank.source, rank.out_dtype = runner.job, command_name, runner.source, output.dtype
+    rank.keys, rank.group, rank.moved = [Key(None, False)], types.SimpleNamespace(size=ranks), files.ignore
+    attempt = run.Attempt()
+    attempt.done = {"rows": output.rows - missing, "failed": []}
+    for kind in worker.kinds_of(command_name):
+        for part in range(ranks):
+            found = {"counts": [], **rank.check_part(kind, part, output)}
+            attempt.take_part({**found, "kind": kind, "part": part, "first": 0, "of": len(found["counts"])})
+    runner._judge(attempt)
+
+
+@pytest.mark.parametrize("command_name, more, right, wrong", [
+    ("sort", {}, [1, 2, 3, 3, 5, 7, 8, 9], [[1, 2, 3, 3, 7, 5, 8, 9], [1, 2, 3, 4, 5, 7, 8, 9]]),
+    ("argsort", {}, [5, 7, 1, 3, 0, 6, 2, 4], [[5, 7, 3, 1, 6, 0, 2, 4], [5, 7, 1, 1, 0, 6, 2, 4]]),
+    ("top", dict(count=3), [1, 2, 3], [[2, 1, 3], [1, 2, 5], [0, 2, 3], [2, 3], [1, 2, 2, 3]]),
+    ("quantiles", dict(fractions=[0.5, 1.0]), [3, 9], [[5, 9], [3, 8], [3]]),
+    ("unique", {}, [(1, 1), (2, 1), (3, 2), (5, 1), (7, 1), (8, 1), (9, 1)],
+     [[(1, 1), (3, 2), (2, 1), (5, 1), (7, 1), (8, 1), (9, 1)],
+      [(1, 1), (2, 1), (3, 1), (5, 1), (7, 1), (8, 1), (9, 1)],
+      [(1, 1), (2, 1), (3, 1), (3, 1), (5, 1), (7, 1), (8, 1), (9, 1)]]),
+])
+def test_wrong_outputs_are_discarded(tmp_path, command_name, more, right, wrong):
+    dtype = COUNTED if command_name == "unique" else "i8"
+    check_output(tmp_path, command_name, np.array(right, dtype), **more)
+    for rows in wrong:
+        with pytest.raises(run.Failed) as failed:
+            check_output(tmp_path, command_name, np.array(rows, dtype), **more)
+        assert failed.value.status == run.WRONG, rows
+    if command_name in ("sort", "argsort", "top"):
+        with pytest.raises(run.Failed):
+            check_output(tmp_path, command_name, np.array(right, dtype), missing=1, **more)
 
 
 @pytest.mark.parametrize("fields", [1, 3000, 9000])
