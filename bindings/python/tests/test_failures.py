@@ -67,8 +67,8 @@ def test_the_hello_of_the_readme_survives_a_kill():
     assert text.count(", in order") == 3, text
 
 
-@pytest.mark.parametrize("case", ["memory", "none", "reload", "reload_many", "reload_values", "refused", "compared",
-                                  "uncounted", "spare", "selected", "raised recover", "raised to_numpy",
+@pytest.mark.parametrize("case", ["memory", "none", "reload", "reload_many", "reload_values", "refused", "reread",
+                                  "compared", "uncounted", "spare", "selected", "raised recover", "raised to_numpy",
                                   *(f"queries {number}" for number in range(5))])
 def test_injected_failures(tmp_path, case):
     text, _ = jobs.run(4, "programs/injected.py", tmp_path, *case.split(), limit=60)

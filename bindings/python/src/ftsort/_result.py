@@ -226,7 +226,9 @@ class Result(_Owner, Sequence[Block]):
         DataLost
             Blocks cannot be rebuilt; the blocks of survivors stay valid.
         CallbackError
-            `compare` or `reload` raised an exception on some rank. The result is closed on all ranks.
+            `compare` or `reload` raised an exception on some rank. The result is closed on all ranks if the call
+            rebuilt blocks with comparisons that may be wrong. Otherwise, as after an exception of `reload`, it stays
+            open, and `recover` can be called again.
         """
         group, function = self._group, self._group._library.result_recover
         with group._refusing(lambda: function(group._pointer(), None)):
@@ -257,8 +259,8 @@ class Result(_Owner, Sequence[Block]):
         DataLost
             The result cannot be recovered after a failure.
         CallbackError
-            `compare` or `reload` raised an exception on some rank, while the result was recovered. The result is closed
-            on all ranks.
+            `compare` or `reload` raised an exception on some rank, while the result was recovered; `recover` says
+            when it is closed.
         """
         group, column, function = self._group, self._columns[0], self._group._library.gather_sorted
         refused = _native.CONSUME_FN()

@@ -207,6 +207,34 @@ def raised():
     raise AssertionError("the result is not closed")
 
 
+def reread():
+    """After an exception of `reload` in a recovery the result stays open, and is recovered by a later call."""
+    refusals = []
+
+    def again(rank):
+        if refusals:
+            raise OSError(refusals.pop())
+        return part(rank)
+
+    group = ftsort.Group(store="reload", reload=again, timeout=20)
+    result = group.sort(part(RANK), key="half")
+    if RANK == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while group.failed != [1]:
+        group.agree()
+    refusals += ["the file is gone"]
+    try:
+        result.recover()
+    except ftsort.CallbackError:
+        refusals.clear()
+    else:
+        raise AssertionError("no CallbackError")
+    check(result.recover())
+    held = group.survivors().allreduce(sum(len(block) for block in result))
+    assert held == 3000 * SIZE, held
+    return group
+
+
 def uncounted():
     """Rank 1 fails between a successful call and the agreement about its comparator. Later calls count that failure."""
     group = ftsort.Group(timeout=20)
