@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ftsort import _native
+from ftsort import _calls, _native
 from ftsort._layout import type_id
 
 SIZE, RANK = MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank
@@ -186,6 +186,16 @@ def test_memory_limit():
         assert group.sort([1.0]).total == SIZE
 
 
+@pytest.mark.parametrize("error, is_kept", [(ftsort.MpiError, True), (ftsort.InternalError, True),
+                                            (ftsort.MemoryLimit, False)])
+def test_arrays_that_mpi_may_still_read_are_kept(group, monkeypatch, error, is_kept):
+    monkeypatch.setattr(_calls, "_pinned", [])
+    monkeypatch.setattr(group._library, "run", lambda *_arguments: error.status)
+    with pytest.raises(error):
+        group.sort([3.0, 1.0])  # The array of the list has no other owner.
+    assert [given.array.tolist() for given in _calls._pinned] == [[3.0, 1.0]] * is_kept
+
+
 def test_closed_objects(group):
     closed = ftsort.Group()
     closed.close()
@@ -253,9 +263,13 @@ def test_interrupts_in_a_call_that_succeeds_release_its_results(monkeypatch):
 
     released = []
     with ftsort.Group(on_event=interrupt) as group:
-        free = group._library.result_free
-        monkeypatch.setattr(group._library, "result_free", lambda pointer: released.append(pointer) or free(pointer))
-        for call, count in ((lambda: [group.sort(np.arange(50))], 1),
+        for name in ("result_free", "input_free"):
+            def release(pointer, free=getattr(group._library, name)):
+                released.append(pointer)
+                free(pointer)
+
+            monkeypatch.setattr(group._library, name, release)
+        for call, count in ((lambda: [group.sort(np.arange(50))], 1), (lambda: [group.protect(np.arange(50))], 1),
                             (lambda: group.sort_many([np.arange(50), np.arange(9)]), 2)):
             released.clear()
             if RANK == CULPRIT:
@@ -387,6 +401,11 @@ def test_float16_keys_that_overlap_other_fields(group):
         with pytest.raises(ftsort.ArgumentError, match="overlaps"):
             protected.sort(key="raw")
         assert protected.sort(key=["half", "half"]).total == 5 * SIZE
+    with group.protect(same, key="all") as protected:
+        with pytest.raises(ftsort.ArgumentError, match="was a key when the records were protected"):
+            protected.sort(key="half")
+    with pytest.raises(ftsort.ArgumentError, match="not a number for it"):
+        group.group_by(same, "all", {"most": ("max", "half")})
     assert group.sort(same, key=["raw", "all"]).total == 5 * SIZE
 
 

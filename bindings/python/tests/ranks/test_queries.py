@@ -59,6 +59,8 @@ def test_select_and_quantiles(group, dtype):
     whole = sorted_of(np.concatenate(parts))
     positions = [0, len(whole) // 2, len(whole) - 1, 3, 3]
     assert group.select(parts[RANK], positions).tobytes() == whole[positions].tobytes()
+    strided = np.arange(12, dtype="u8")[::-3]
+    assert group.select(parts[RANK], strided).tobytes() == whole[strided].tobytes()
     one = group.select(parts[RANK], 5)
     assert np.asarray(one).tobytes() == whole[5].tobytes()
     fractions = np.array([0.0, 0.25, 0.5, 0.999, 1.0])
@@ -70,9 +72,9 @@ def test_select_and_quantiles(group, dtype):
 
 def test_quantiles_agree_with_numpy(group):
     parts = inputs("i8")
-    fractions = np.linspace(0, 1, 9)
-    expected = np.quantile(np.concatenate(parts), fractions, method="inverted_cdf")
-    assert group.quantiles(parts[RANK], fractions).tolist() == expected.tolist()
+    for fractions in (np.linspace(0, 1, 9), np.linspace(0, 1, 9)[::-2]):
+        expected = np.quantile(np.concatenate(parts), fractions, method="inverted_cdf")
+        assert group.quantiles(parts[RANK], fractions).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("count", [0, 1, 40, 10**6])

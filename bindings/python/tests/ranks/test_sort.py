@@ -2,10 +2,14 @@
 
 import ftsort
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ftsort import _native
 from samples import BYTES, FLOATS, NUMBERS, STAR, TEXTS, TIMES, check, codes, inputs, order
 
 SIZE, RANK = MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank
@@ -219,6 +223,24 @@ def test_comparator(group):
     result = group.sort(stars[RANK], compare=lambda a, b: (a["name"] > b["name"]) - (a["name"] < b["name"]))
     check(result, expected(stars, ["name"]))
     assert result.verify(stars[RANK]) == 0
+
+
+def test_the_result_of_a_protected_input_keeps_its_comparator(group, monkeypatch):
+    parts, callbacks, kind = inputs("i4", count=40), [], _native.COMPARE_FN
+
+    def made(function):
+        callbacks.append(weakref.ref(function))
+        return kind(function)
+
+    monkeypatch.setattr(_native, "COMPARE_FN", made)
+    protected = group.protect(parts[RANK], compare=lambda a, b: int(b) - int(a))
+    result = protected.sort(stable=True)
+    protected.close()
+    del protected
+    gc.collect()
+    # The library calls it in a verification.
+    assert len(callbacks) == 1 and callbacks[0]() is not None
+    assert result.verify(parts[RANK]) == 0
 
 
 def test_gather_at_one_rank(group):
