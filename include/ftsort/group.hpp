@@ -23,28 +23,6 @@ struct agreement {
   std::size_t new_failures;
 };
 
-namespace detail {
-
-/** Returns the MPI datatype of a number. */
-template <class T>
-MPI_Datatype mpi_type()
-{
-  switch (number_key<T>()) {
-    case FTSORT_KEY_I8: return MPI_INT8_T;
-    case FTSORT_KEY_U8: return MPI_UINT8_T;
-    case FTSORT_KEY_I16: return MPI_INT16_T;
-    case FTSORT_KEY_U16: return MPI_UINT16_T;
-    case FTSORT_KEY_I32: return MPI_INT32_T;
-    case FTSORT_KEY_U32: return MPI_UINT32_T;
-    case FTSORT_KEY_I64: return MPI_INT64_T;
-    case FTSORT_KEY_U64: return MPI_UINT64_T;
-    case FTSORT_KEY_F32: return MPI_FLOAT;
-    default: return MPI_DOUBLE;
-  }
-}
-
-}  // namespace detail
-
 template <class Policy>
 class monitor;
 
@@ -331,15 +309,21 @@ class basic_group {
     return finish(ftsort_result_recover(get(), of_this_rank.native()));
   }
 
-  /** Verifies that a result is in order and consists of the records of `input`, and returns the number of places
-   * where it is wrong (ftsort_result_verify). [C] */
+  /** Verifies that a result is in order, and returns the number of places where it is wrong
+   * (ftsort_result_verify without an input). [C] */
   template <class T>
-  returned<std::uint64_t> verify(const sorted<T> &of_this_rank, view<const T> input = {}) const
+  returned<std::uint64_t> verify(const sorted<T> &of_this_rank) const
   {
-    std::uint64_t violations = 0;
-    const ftsort_status status =
-        ftsort_result_verify(get(), of_this_rank.native(), input.data(), input.size(), &violations);
-    return finish(status, [&] { return violations; });
+    return verified(of_this_rank.native(), nullptr, 0);
+  }
+
+  /** Verifies also that the result consists of the records of `input`, which can be empty (ftsort_result_verify). [C] */
+  template <class T>
+  returned<std::uint64_t> verify(const sorted<T> &of_this_rank, view<const T> input) const
+  {
+    /* NULL would mean that this rank passes no input. */
+    const void *const data = input.empty() ? static_cast<const void *>(this) : input.data();
+    return verified(of_this_rank.native(), data, input.size());
   }
   template <class T, class Range>
   returned<std::uint64_t> verify(const sorted<T> &of_this_rank, const Range &input) const
@@ -518,6 +502,13 @@ class basic_group {
   {
     monitor_options_ = options;
     if (!native_.get_deleter().owns) static_cast<void>(new std::shared_ptr<const void>(options));
+  }
+
+  returned<std::uint64_t> verified(const ftsort_result *of_this_rank, const void *input, std::size_t count) const
+  {
+    std::uint64_t violations = 0;
+    const ftsort_status status = ftsort_result_verify(get(), of_this_rank, input, count, &violations);
+    return finish(status, [&] { return violations; });
   }
 
   template <class Range>

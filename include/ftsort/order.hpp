@@ -41,6 +41,24 @@ constexpr ftsort_key number_key()
   }
 }
 
+/** Returns the MPI datatype of a number. */
+template <class T>
+MPI_Datatype mpi_type()
+{
+  switch (number_key<T>()) {
+    case FTSORT_KEY_I8: return MPI_INT8_T;
+    case FTSORT_KEY_U8: return MPI_UINT8_T;
+    case FTSORT_KEY_I16: return MPI_INT16_T;
+    case FTSORT_KEY_U16: return MPI_UINT16_T;
+    case FTSORT_KEY_I32: return MPI_INT32_T;
+    case FTSORT_KEY_U32: return MPI_UINT32_T;
+    case FTSORT_KEY_I64: return MPI_INT64_T;
+    case FTSORT_KEY_U64: return MPI_UINT64_T;
+    case FTSORT_KEY_F32: return MPI_FLOAT;
+    default: return MPI_DOUBLE;
+  }
+}
+
 /** The key of a member: a number by default. */
 template <class T>
 struct key_of {

@@ -301,8 +301,8 @@ class Result(_Owner, Sequence[Block]):
         Parameters
         ----------
         array : array_like, optional
-            The records that this rank passed to the sort, in any order; if no rank passes them, only the order is
-            verified. After failures a survivor must also pass those of the failed ranks.
+            The records that this rank passed to the sort, in any order; if no rank passes an array, only the order and
+            the number of records are verified. After failures a survivor must also pass those of the failed ranks.
 
         Returns
         -------
@@ -317,7 +317,9 @@ class Result(_Owner, Sequence[Block]):
             if layout is None:
                 raise ArgumentError("the result has positions: only records are verified")
             given = Input(layout, np.empty(0, layout.dtype) if array is None else array)
-        group._call(function, handle.pointer, given.pointer, given.count, byref(violations), layouts=[layout],
+        # NULL would mean that this rank passes no array. Nothing is read at the address of an empty one.
+        passed = given.pointer if array is None or given.count else byref(violations)
+        group._call(function, handle.pointer, passed, given.count, byref(violations), layouts=[layout],
                     keep=(handle, given))
         return violations.value
 

@@ -32,6 +32,13 @@ def test_types(group, dtype, descending):
     assert result.verify(parts[RANK]) == 0
 
 
+def test_an_empty_array_has_none_of_the_records_of_a_result(group):
+    result = group.sort([1.0])
+    assert result.verify() == result.verify([1.0]) == 0
+    assert result.verify(np.empty(0)) > 0
+    assert group.sort(np.empty(0)).verify(np.empty(0)) == 0
+
+
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", TEXTS)
 def test_text(group, dtype, descending):
