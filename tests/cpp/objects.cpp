@@ -12,22 +12,9 @@
 #include <stdexcept>
 
 #include "expect.hpp"
+#include "options.hpp"
 
 constexpr int COUNT = 500;
-
-template <class T>
-T value(ftsort::expected<T> result)
-{
-  EXPECT(result.has_value());
-  return std::move(result).value();
-}
-inline void value(const ftsort::expected<void> &result)
-{
-  EXPECT(result.has_value());
-  result.value();
-}
-
-using group = ftsort::nothrow_group;
 
 static int ranks;
 static std::vector<star> mine, all;
@@ -580,8 +567,11 @@ int main(int argc, char **argv)
   all = all_stars(ranks, COUNT);
   orders(g);
   inputs_and_arrays(g);
+  comparators(g, mine);
   queries(g);
   external_sorts(g);
+  files_of_external_sorts(g, all);
+  members_of_options();
   base_classes(g);
   converted_and_constant_keys(g);
   total_order(g);
