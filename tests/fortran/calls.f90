@@ -347,6 +347,9 @@ contains
   end subroutine
 
   subroutine queries
+    integer(c_int32_t), parameter :: keys(6) = [FTSORT_KEY_I8, FTSORT_KEY_I16, FTSORT_KEY_I32, FTSORT_KEY_I64, &
+                                                FTSORT_KEY_F32, FTSORT_KEY_F64]
+    integer, parameter :: key_bytes(6) = [1, 2, 4, 8, 4, 8]
     type(ftsort_record) :: record, of_type
     type(ftsort_aggregate) :: aggregates(1)
     type(star), target :: found(1)
@@ -375,8 +378,10 @@ contains
     aggregates(1) = ftsort_aggregate(FTSORT_SUM, FTSORT_KEY_F32, 4)
     call ok(ftsort_group_by(g, record, aggregates, 1_c_size_t, c_loc(stars), n, result), "ftsort_group_by")
     call has_total(26_c_int64_t, "the groups")
-    call ok(ftsort_record_of_type(ftsort_mpi_type(FTSORT_KEY_F32), of_type), "ftsort_record_of_type")
-    call expect(of_type%key == FTSORT_KEY_F32 .and. of_type%record_bytes == 4, "the record of a type")
+    do i = 1, size(keys)
+      call ok(ftsort_record_of_type(ftsort_mpi_type(keys(i)), of_type), "ftsort_record_of_type")
+      call expect(of_type%key == keys(i) .and. of_type%record_bytes == key_bytes(i), "the record of a type")
+    end do
     call ok(ftsort_sort(comm, c_loc(numbers), n, ftsort_mpi_type(FTSORT_KEY_F64), result), "ftsort_sort by a type")
     call has_total(int(ranks, c_int64_t) * n, "the numbers of a type")
   end subroutine
