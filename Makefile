@@ -116,7 +116,7 @@ doc: setup
 # Unit and property tests, the simulator with its mutants at a small size, and the tests of form.
 test: setup
 	$(RUN) cargo test $(TESTED) --lib --test simulator --test group --test conformance --test corpus --test tidy --test header \
-	  --test failed_mremap --test replaced_mremap --test refused_threads
+	  --test failed_mremap --test replaced_mremap --test refused_threads --test retained
 
 # The scripts' own tests; the settings for fault tolerance are the same in all places that have them.
 test-scripts: setup
