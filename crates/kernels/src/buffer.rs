@@ -484,6 +484,24 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_moves_between_buffers_is_charged_once() {
+        const LEN: usize = 8 * UNIT;
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        let mut source = Buffer::zeroed(LEN).unwrap();
+        budget.set_limit(LEN + UNIT);
+        assert!(Buffer::reserved(LEN, 0).is_err());
+        let mut out = Buffer::reserved(LEN, LEN).unwrap();
+        source.release_around(LEN - UNIT..LEN);
+        out.commit(LEN, &mut [&mut source]);
+        if cfg!(target_os = "linux") {
+            assert!(budget.peak() <= LEN + 3 * UNIT, "{}", budget.peak());
+        }
+        drop((source, out));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
     fn a_range_of_a_view_counts_from_the_start_of_the_view() {
         let slice = Slice::from(Buffer::copy_of(&[0, 1, 2, 3, 4, 5, 6, 7]).unwrap());
         assert_eq!(&*slice.part(2..7).part(1..3), &[3, 4]);
