@@ -123,6 +123,22 @@ proptest! {
     }
 
     #[test]
+    fn detects_changes_that_keep_the_sum_of_a_record(seed: u64, one in 0_u64..1 << 58, other in 1_u64 << 58..1 << 59) {
+        for size in SIZES.into_iter().filter(|size| *size >= 16) {
+            let key = DigestKey::new(seed, size);
+            let digest = |one: u64, other: u64| {
+                let mut record = bytes(seed, size);
+                record[..8].copy_from_slice(&one.to_le_bytes());
+                record[8..16].copy_from_slice(&other.to_le_bytes());
+                key.digest(&record)
+            };
+            let whole = digest(one, other);
+            prop_assert_ne!(digest(other, one), whole, "{} bytes", size);
+            prop_assert_ne!(digest(one + 1, other - 1), whole, "{} bytes", size);
+        }
+    }
+
+    #[test]
     fn detects_multisets_with_equal_moments(seed: u64, base in 0_u32..1 << 30, factor in 1_u32..1 << 20) {
         // A solution of the Prouhet-Tarry-Escott problem: equal sums, sums of squares and sums of cubes.
         let digest = |numbers: [u32; 8]| {
