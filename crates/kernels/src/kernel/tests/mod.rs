@@ -405,6 +405,25 @@ fn sorts_small_numbers_by_counting() {
     }
 }
 
+/// So many numbers are divided into parts first. They are too few to be sorted by counting, also with 16 bits.
+#[test]
+fn sorts_long_blocks_of_numbers_in_both_directions() {
+    for (kind, descending, threads) in [
+        (KeyKind::U16, false, 3),
+        (KeyKind::I32, true, 3),
+        (KeyKind::F32, false, 1),
+        (KeyKind::F32, true, 3),
+        (KeyKind::F64, true, 3),
+    ] {
+        let size = kind.natural_bytes().unwrap();
+        let fields = Fields {
+            descending,
+            ..fields(size, 0, 0, kind)
+        };
+        check(&fields, &[block(140_000, size, SHAPES[0], 1)], threads);
+    }
+}
+
 #[test]
 fn sorts_sorted_and_reversed_blocks() {
     for fields in layouts_for_large_blocks() {
