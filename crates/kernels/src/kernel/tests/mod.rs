@@ -1,6 +1,8 @@
 //! Compares every kernel with the stable sort of the standard library, bit for bit.
 
 mod lists;
+#[cfg(feature = "testing")]
+mod refusals;
 
 use std::cmp::Ordering;
 
