@@ -30,7 +30,7 @@ pub use product::factors;
 pub use quick::depth_limit;
 
 /// Sets of vector instructions, the best one last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
 enum Level {
     Avx2,
@@ -41,14 +41,23 @@ enum Level {
 fn level() -> Option<Level> {
     #[cfg(target_arch = "x86_64")]
     {
-        if avx512::is_supported() {
+        if avx512::is_supported() && is_enabled(Level::Avx512) {
             return Some(Level::Avx512);
         }
-        if avx2::is_supported() {
+        if avx2::is_supported() && is_enabled(Level::Avx2) {
             return Some(Level::Avx2);
         }
     }
     None
+}
+
+#[cfg(all(target_arch = "x86_64", test))]
+use tests::is_enabled;
+
+/// Tests can disable instructions.
+#[cfg(all(target_arch = "x86_64", not(test)))]
+const fn is_enabled(_: Level) -> bool {
+    true
 }
 
 impl Level {

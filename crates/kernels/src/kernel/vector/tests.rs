@@ -1,16 +1,55 @@
 //! Compares the vectorised kernels with the standard library, for all lengths, shapes and types.
 
+use std::process::Command;
+use std::sync::LazyLock;
+
 use super::*;
 use crate::buffer::Buffer;
 use crate::test_size::sized;
 use proptest::prelude::*;
+
+/// The environment variable with the name of the best instructions that a process may use. Without it, all are used.
+const HIGHEST_LEVEL: &str = "FTSORT_TEST_LEVEL";
+
+/// Returns whether this process may use these instructions.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+pub fn is_enabled(level: Level) -> bool {
+    static HIGHEST: LazyLock<Option<String>> = LazyLock::new(|| std::env::var(HIGHEST_LEVEL).ok());
+    match HIGHEST.as_deref() {
+        None => true,
+        Some("Avx2") => level <= Level::Avx2,
+        Some(_) => false,
+    }
+}
+
+/// The kernels choose other algorithms for processors with fewer instructions. The level is that of a process, because the
+/// threads of a pool need it, too.
+#[test]
+fn kernels_sort_on_processors_with_fewer_instructions() {
+    let quick = [
+        "kernel::plain::tests::merges_many_",
+        "kernel::tests::sorts_long_",
+        "kernel::tests::sorts_skewed_",
+    ];
+    let tests = sized(&quick[..], &["kernel::plain::", "kernel::tests::sorts_"]);
+    for highest in ["Avx2", "none"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env(HIGHEST_LEVEL, highest).args(tests);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && !text.contains(" 0 passed"),
+            "{highest}: {text}"
+        );
+    }
+}
 
 /// Returns the instruction sets of this processor that support such words.
 fn levels<W: Word>() -> impl Iterator<Item = Level> {
     let best = level();
     [Level::Avx2, Level::Avx512]
         .into_iter()
-        .filter(move |level| best.is_some_and(|best| *level as u8 <= best as u8))
+        .filter(move |level| best.is_some_and(|best| *level <= best))
         .filter(|level| level.supports::<W>())
 }
 
@@ -121,6 +160,35 @@ fn check_copy(words: &[u64]) {
     check(&narrow, Sign::Float, float_order_32);
 }
 
+/// Divides unsigned, signed and floating-point words of both sizes.
+fn check_divide(words: &[u64]) {
+    fn check<W: Word, O: Ord + Copy>(words: &[W], sign: Sign, order: impl Fn(W) -> O) {
+        let in_order = |words: &[W]| {
+            let mut orders: Vec<O> = words.iter().map(|word| order(*word)).collect();
+            orders.sort_unstable();
+            orders
+        };
+        let (expected, end) = (in_order(words), words.len());
+        for level in levels::<W>() {
+            let mut divided = words.to_vec();
+            let [low, high] = divide_at(Some(level), &mut divided, sign);
+            let parts = [0..low, low..high, high..end].map(|part| in_order(&divided[part]));
+            let text = format!("{low}, {high} of {end} words, {sign:?}, {level:?}");
+            assert!(parts.concat() == expected, "{text}");
+            assert!(parts[1].first() == parts[1].last(), "{text}");
+            let is_divided = |high: &O| low == 0 || expected[low - 1] < *high;
+            assert!(expected.get(high).is_none_or(is_divided), "{text}");
+        }
+    }
+    let narrow: Vec<u32> = words.iter().map(|word| *word as u32).collect();
+    check(words, Sign::Unsigned, |word| word);
+    check(words, Sign::Signed, |word| word as i64);
+    check(words, Sign::Float, float_order);
+    check(&narrow, Sign::Unsigned, |word| word);
+    check(&narrow, Sign::Signed, |word| word as i32);
+    check(&narrow, Sign::Float, float_order_32);
+}
+
 /// Returns pseudo-random numbers, changed by `shape`.
 fn shaped(length: usize, seed: u64, shape: impl Fn(u64) -> u64) -> Vec<u64> {
     let mut random = crate::random::SplitMix::new(seed);
@@ -176,29 +244,29 @@ fn sorts_long_blocks_of_every_shape() {
 
 #[test]
 fn sorts_parts_on_several_threads() {
-    let check = |least: usize, depth_limit: u32, words: &[u64]| {
-        for level in levels::<u64>() {
-            let mut sorted = words.to_vec();
-            let sort = |part: &mut [u64]| part.sort_unstable();
-            sort_parts_at(
-                Some(level),
-                &mut sorted,
-                Sign::Unsigned,
-                least,
-                depth_limit,
-                &sort,
-            );
-            assert!(sorted.is_sorted() && sorted.len() == words.len());
-            let mut expected = words.to_vec();
-            expected.sort_unstable();
-            assert!(sorted == expected, "{level:?}, {least}, {depth_limit}");
+    fn check<W: Word>(words: &[W]) {
+        let mut expected = words.to_vec();
+        expected.sort_unstable();
+        for (least, depth_limit) in [(1000, 40), (20_010, 40), (1000, 3), (1000, 0)] {
+            for level in levels::<W>().map(Some) {
+                let mut sorted = words.to_vec();
+                let sort = |part: &mut [W]| part.sort_unstable();
+                sort_parts_at(
+                    level,
+                    &mut sorted,
+                    Sign::Unsigned,
+                    least,
+                    depth_limit,
+                    &sort,
+                );
+                assert!(sorted == expected, "{level:?}, {least}, {depth_limit}");
+            }
         }
-    };
+    }
     for shape in SHAPES {
         let words = shaped(20_011, 5, shape);
-        for (least, depth_limit) in [(1000, 40), (20_010, 40), (1000, 3), (1000, 0)] {
-            check(least, depth_limit, &words);
-        }
+        check(&words.iter().map(|word| *word as u32).collect::<Vec<_>>());
+        check(&words);
     }
     if is_available::<u64>() {
         let mut words = shaped(1 << 20, 6, |r| r);
@@ -210,7 +278,7 @@ fn sorts_parts_on_several_threads() {
 }
 
 #[test]
-fn divides_copies_of_every_length_and_shape() {
+fn divides_words_and_copies_of_every_length_and_shape() {
     for shape in SHAPES {
         // Lengths around registers, batches of registers, and full stages.
         let around = [512, 576, 1024, 1100]
@@ -221,16 +289,22 @@ fn divides_copies_of_every_length_and_shape() {
             .chain(around)
             .chain([4999, 20_003])
         {
-            check_copy(&shaped(length, length as u64, shape));
+            let words = shaped(length, length as u64, shape);
+            check_copy(&words);
+            // A network sorts fewer words.
+            if (257..5000).contains(&length) {
+                check_divide(&words);
+            }
         }
     }
     // All or most words go to one end.
     let up: Vec<u64> = (0..5000).collect();
     let down: Vec<u64> = (0..5000).rev().collect();
     let mostly_low: Vec<u64> = (0..5000).map(|at| u64::from(at % 1000 == 0)).collect();
-    [up, down, mostly_low]
-        .iter()
-        .for_each(|words| check_copy(words));
+    for words in [up, down, mostly_low] {
+        check_copy(&words);
+        check_divide(&words);
+    }
 }
 
 #[test]
@@ -291,16 +365,23 @@ proptest! {
         other in prop::collection::vec(any::<u64>(), 0..1500),
         bits in 1_u32..64,
     ) {
+        fn check<W: Word>(one: &[W], other: &[W]) {
+            let mut expected = [one, other].concat();
+            expected.sort_unstable();
+            for level in levels::<W>() {
+                let mut out = vec![W::zeroed(); expected.len()];
+                merge_two_at(Some(level), one, other, &mut out, Sign::Unsigned, Destination::Cache);
+                out.sort_unstable();
+                assert!(out == expected, "{level:?}");
+            }
+        }
         let [one, other] = [one, other].map(|run| -> Vec<u64> {
             run.into_iter().map(|word| word >> (64 - bits)).collect()
         });
-        let mut expected = [&one[..], &other].concat();
-        expected.sort_unstable();
-        for level in levels::<u64>() {
-            let mut out = vec![0; expected.len()];
-            merge_two_at(Some(level), &one, &other, &mut out, Sign::Unsigned, Destination::Cache);
-            out.sort_unstable();
-            prop_assert_eq!(&out, &expected);
-        }
+        check(&one, &other);
+        let [one, other] = [one, other].map(|run| -> Vec<u32> {
+            run.into_iter().map(|word| word as u32).collect()
+        });
+        check(&one, &other);
     }
 }
