@@ -261,6 +261,16 @@ mod tests {
     }
 
     #[test]
+    fn statuses_of_refused_arguments_are_the_least_grave() {
+        let place = |status: &Status| match status {
+            status if status.sets_apart() => 0,
+            status if status.is_of_arguments() => 2,
+            _ => 1,
+        };
+        assert!(Status::BY_GRAVITY.is_sorted_by_key(place));
+    }
+
+    #[test]
     fn every_finding_is_found_by_its_number() {
         for finding in Finding::ALL {
             assert_eq!(Finding::from_code(finding as u8), Some(finding));

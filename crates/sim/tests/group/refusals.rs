@@ -213,6 +213,27 @@ fn a_failed_first_state_is_agreed_on() {
 }
 
 #[test]
+fn the_gravest_error_of_all_ranks_is_agreed_on() {
+    let is_reported = |status: &Status| !status.sets_apart() && *status != Status::PeerArgument;
+    let reported: Vec<Status> = (Status::BY_GRAVITY.into_iter())
+        .filter(is_reported)
+        .collect();
+    for pair in reported.windows(2) {
+        let [graver, lesser] = [pair[0], pair[1]];
+        let outcomes = play_group(3, 1, GroupConfig::default(), "", move |rank, group| {
+            let own = match rank.0 {
+                0 => Err(Error::new(lesser, "refused")),
+                1 => Err(Error::new(graver, "refused")),
+                _ => Ok(()),
+            };
+            let committed = group.commit_states_checked(true, own);
+            used_again(group, committed)
+        });
+        assert_eq!(statuses(&outcomes), [Some(graver); 3]);
+    }
+}
+
+#[test]
 fn too_many_parts_to_verify_are_refused() {
     for seed in SEEDS {
         let outcomes = play_group(2, seed, GroupConfig::default(), "", |rank, group| {
