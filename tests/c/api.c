@@ -521,20 +521,6 @@ static void verification(void)
   ftsort_free(group);
 }
 
-/* The checks of 1989 stay on when another algorithm is selected, and only FTSORT_BITONIC has them. */
-static void selection_with_checks(void)
-{
-  ftsort_config config = FTSORT_CONFIG_INIT;
-  ftsort *group = NULL;
-  config.algorithm = FTSORT_BITONIC;
-  config.checks = FTSORT_CHECK_PROGRESS | FTSORT_CHECK_FEASIBILITY | FTSORT_CHECK_CONSISTENCY;
-  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
-  EXPECT(ftsort_set_algorithm(group, FTSORT_QUICKMERGE, FTSORT_PIVOT_SAMPLED) == FTSORT_ERR_ARGUMENT);
-  EXPECT(strstr(ftsort_last_error(group), "algorithm is FTSORT_BITONIC") != NULL);
-  EXPECT(ftsort_set_algorithm(group, FTSORT_BITONIC, FTSORT_PIVOT_SAMPLED) == FTSORT_OK);
-  ftsort_free(group);
-}
-
 /* The bytes that the process may write and does not share. Blocks of 64 KiB and more are mappings of their own, which
  * the statistics of malloc do not count. */
 static size_t data_bytes(void)
@@ -596,7 +582,6 @@ int main(int argc, char **argv)
   full_store(argv[1]);
   large_records();
   verification();
-  selection_with_checks();
   leaks();
   return end_mpi("api");
 }

@@ -1,5 +1,5 @@
 /* Promises of the C interface that need MPI: one call that sorts, groups that belong to communicators, callbacks
- * that call back, MPI that is not running, and figures and lost ranks of the last call.
+ * that call back, MPI that is not running, checks that stay on, and figures and lost ranks of the last call.
  *
  *   contract sort        (under mpirun, 2 ranks or more)
  *   contract callbacks
@@ -243,6 +243,20 @@ static int same_figures(ftsort *group, const ftsort_stats *before)
          now.corruptions == before->corruptions && now.injected == before->injected;
 }
 
+/* The checks of 1989 stay on when another algorithm is selected, and only FTSORT_BITONIC has them. */
+static void selection_with_checks(void)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL;
+  config.algorithm = FTSORT_BITONIC;
+  config.checks = FTSORT_CHECK_PROGRESS | FTSORT_CHECK_FEASIBILITY | FTSORT_CHECK_CONSISTENCY;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  EXPECT(ftsort_set_algorithm(group, FTSORT_QUICKMERGE, FTSORT_PIVOT_SAMPLED) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "algorithm is FTSORT_BITONIC") != NULL);
+  EXPECT(ftsort_set_algorithm(group, FTSORT_BITONIC, FTSORT_PIVOT_SAMPLED) == FTSORT_OK);
+  ftsort_free(group);
+}
+
 static void figures(void)
 {
   ftsort_stats stats = FTSORT_STATS_INIT;
@@ -375,6 +389,7 @@ int main(int argc, char **argv)
   }
   if (strcmp(part, "callbacks") == 0) callbacks();
   if (strcmp(part, "figures") == 0) {
+    selection_with_checks();
     figures();
     broadcast_does_not_read();
   }
