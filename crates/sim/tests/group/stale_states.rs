@@ -52,6 +52,61 @@ fn a_rank_that_is_behind_leaves_the_manifest_of_the_survivors() {
     }
 }
 
+/// Opens states, of which another job removes the manifest, and commits or discards others.
+fn commit_without_manifest(discards: bool) -> Vec<Option<Status>> {
+    let world = finished_world();
+    let outcomes = world.job(RANKS, (1, &[]), move |rank, group, world| {
+        assert!(group.open_states("loop")?);
+        if rank == Rank(0) {
+            world.files.borrow_mut().remove(MANIFEST);
+        }
+        group.agree(1)?;
+        put(group, 1)?;
+        if discards {
+            return group.clear_states();
+        }
+        group.commit_states(true).map(drop)
+    });
+    assert!(!world.names().iter().any(|name| name == MANIFEST));
+    statuses(&outcomes.expect("no rank hangs"))
+}
+
+#[test]
+fn a_manifest_that_another_job_has_removed_is_not_written_again() {
+    for discards in [false, true] {
+        assert_eq!(
+            commit_without_manifest(discards),
+            [Some(Status::Store); RANKS]
+        );
+    }
+}
+
+/// Commits states after others were discarded, while rank 0, which removes the manifest, fails at one of its steps. With this
+/// seed it fails at a step when the others do not know yet that they may remove it. Returns the status of each rank.
+fn commit_after_clear(step: u32) -> Vec<Option<Status>> {
+    let world = finished_world();
+    let outcomes = world.job(RANKS, (29, &[crash(0, step)]), |_, group, _| {
+        assert!(group.open_states("loop")?);
+        group.clear_states()?;
+        put(group, 1)?;
+        while !group.commit_states(true)? {
+            put(group, 1)?;
+        }
+        Ok(())
+    });
+    assert!(world.names().iter().any(|name| name == MANIFEST));
+    statuses(&outcomes.expect("no rank hangs"))
+}
+
+#[test]
+fn states_are_committed_after_others_were_discarded() {
+    let fine = Some(Status::Ok);
+    let last = (1..)
+        .map(commit_after_clear)
+        .find(|found| *found != [None, fine, fine]);
+    assert_eq!(last, Some(vec![fine; RANKS]));
+}
+
 /// Opens states of which rank 1 finds the manifest in another directory than its files.
 fn open_with_two_manifests(world: &World, other: &World) -> Vec<Option<Result<bool>>> {
     let worlds = [world.clone(), other.clone()];

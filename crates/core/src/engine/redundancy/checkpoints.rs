@@ -465,6 +465,10 @@ impl Checkpoints {
     pub fn clear(&mut self, engine: &mut Engine<'_>) -> CollectiveResult<bool> {
         // Another job must not look for states that are removed.
         self.publish(engine, VersionId::INPUT)?;
+        if let Some(named) = &mut self.named {
+            // A rank may remove the manifest and fail before the others know that they may do so.
+            named.writer = None;
+        }
         self.staged.clear();
         self.blocks.clear();
         self.version_id = VersionId::INPUT;

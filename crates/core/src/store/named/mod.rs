@@ -7,8 +7,9 @@
 //! A rank that was declared failed may still run, and change the manifest after the survivors have. All ranks count the
 //! changes alike, and the manifest has the number of its change, so that no rank replaces a later one. No file system
 //! compares and renames in one step, so each rank has a draft of its own, and removes those of others after its change:
-//! a rank that compared before cannot rename its draft any more. Must never: compare the manifest before the draft is
-//! written, or end a change without having read the manifest after the removal of all drafts.
+//! a rank that compared before cannot rename its draft any more. A manifest that others have removed is not written
+//! again. Must never: compare the manifest before the draft is written, or end a change without having read the manifest
+//! after the removal of all drafts.
 
 use std::io::{ErrorKind, Read};
 
@@ -115,7 +116,7 @@ pub struct NamedStates {
     /// The name of the manifest's file.
     file: String,
     me: Rank,
-    /// The group that wrote the manifest; None: there is no manifest.
+    /// The group that wrote the manifest; None: there need not be a manifest.
     pub writer: Option<u64>,
     /// The number of the present change of the manifest, or of the last one; the same on all ranks.
     pub change: u64,
@@ -175,7 +176,7 @@ impl NamedStates {
     }
 
     /// Replaces the manifest, unless a group other than that of `manifest` and the last writer has done so, or a later
-    /// change.
+    /// change, or others have removed it.
     pub fn write(&mut self, manifest: &StatesManifest) -> Result<()> {
         let manifest = StatesManifest {
             change: self.change,
@@ -184,7 +185,7 @@ impl NamedStates {
         let group = manifest.series.group;
         let draft = self.draft(group);
         loop {
-            self.begin_change(&draft, &manifest.encode(), group)?;
+            self.begin_change(&draft, &manifest.encode(), (group, self.writer.is_none()))?;
             if let Err(error) = self.files.name_draft(&draft, &self.file) {
                 if error.kind() == ErrorKind::NotFound {
                     // A rank that counts as failed, and has been stopped, removes the drafts of all groups.
@@ -207,7 +208,8 @@ impl NamedStates {
     /// Removes the manifest, unless a group other than `group` and the last writer has replaced it, or a later change.
     pub fn remove(&mut self, group: u64) -> Result<()> {
         let draft = self.draft(group);
-        self.begin_change(&draft, &[], group)?;
+        // The rank that acted before may have removed it, and failed.
+        self.begin_change(&draft, &[], (group, true))?;
         let removed = self.files.remove(&self.file);
         let _ = self.files.remove(&draft);
         self.remove_drafts();
@@ -220,14 +222,19 @@ impl NamedStates {
     }
 
     /// Writes a draft, and then compares the manifest: clients of a network file system see the names as they are once
-    /// they have changed the directory. Leaves no draft after an error.
-    fn begin_change(&mut self, draft: &str, content: &[u8], group: u64) -> Result<()> {
+    /// they have changed the directory. Leaves no draft after an error. `may_be_missing`: there need not be a manifest.
+    fn begin_change(
+        &mut self,
+        draft: &str,
+        content: &[u8],
+        (group, may_be_missing): (u64, bool),
+    ) -> Result<()> {
         // Left by a change that failed.
         let _ = self.files.remove(draft);
         let written = self.files.write_draft(draft, &[content]);
         let checked = written
             .map_err(|error| refusal("write", &*self.files, draft, &error))
-            .and_then(|()| self.check_writer(group));
+            .and_then(|()| self.check_writer(group, may_be_missing));
         if checked.is_err() {
             let _ = self.files.remove(draft);
         }
@@ -265,11 +272,18 @@ impl NamedStates {
     }
 
     /// `Status::Store` if another job continues these states, or the survivors of this one without this rank.
-    fn check_writer(&self, group: u64) -> Result<()> {
-        let Some(found) = self.read()? else {
-            return Ok(());
-        };
+    fn check_writer(&self, group: u64, may_be_missing: bool) -> Result<()> {
         let refuse = |text: String| Err(Error::new(Status::Store, text));
+        let Some(found) = self.read()? else {
+            if may_be_missing {
+                return Ok(());
+            }
+            return refuse(format!(
+                "{} is missing: another job has removed it, or the other ranks go on without rank {}",
+                self.path(),
+                self.me
+            ));
+        };
         let writer = Some(found.series.group);
         if writer != Some(group) && writer != self.writer && !mutant(Mutant::OtherWriterIgnored) {
             return refuse(format!(

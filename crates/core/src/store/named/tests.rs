@@ -143,7 +143,9 @@ impl Group {
             others: Rc::clone(&self.others),
         };
         let mut names = NamedStates::new(Box::new(files), "a", Rank(rank)).unwrap();
-        (names.writer, names.change) = (Some(7), change);
+        let found = names.read().unwrap();
+        names.writer = found.map(|found| found.series.group);
+        names.change = change;
         let manifest = StatesManifest {
             series: Series { group: 7, sort: 0 },
             version_id: VersionId {
@@ -217,6 +219,19 @@ fn the_manifest_of_the_survivors_stays() {
     assert!(later_changes_are_left());
     assert!(late_renames_fail());
     assert!(early_renames_are_replaced());
+}
+
+#[test]
+fn a_manifest_that_the_survivors_have_removed_is_not_written_again() {
+    let group = Rc::new(Group::new());
+    group.write(0, 3).unwrap();
+    let survivors = Rc::clone(&group);
+    let others = move || survivors.rank(1, 5).0.remove(7).unwrap();
+    group.others.set(Some(("rename", Box::new(others))));
+    let refused = group.write(0, 4).unwrap_err();
+    assert_eq!(refused.status, Status::Store);
+    assert!(refused.text.contains("is missing"), "{refused}");
+    assert_eq!(group.files(), [""; 0]);
 }
 
 #[cfg(feature = "testing")]
