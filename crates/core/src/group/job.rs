@@ -64,6 +64,8 @@ impl<T: Transport> Group<T> {
             let result = work(group, absent);
             let end = group.transport.now();
             group.stats.total_seconds = end - begin;
+            // Some calls go on after their last engine job, which has set it.
+            group.stats.peak_bytes = MemoryBudget::current().peak() as u64;
             if let Err(error) = &result
                 && error.status.is_of_arguments()
             {

@@ -95,6 +95,28 @@ fn a_refused_sort_is_agreed_on() {
     }
 }
 
+/// The columns are made after the sort of the records that consist of them.
+#[test]
+fn the_peak_of_a_call_includes_its_last_step() {
+    let outcomes = play(2, 1, |rank, transport, _| {
+        let budget = MemoryBudget::new();
+        let services = limited(rank, &budget);
+        let mut group = Group::new(transport, GroupConfig::default(), services)?;
+        let keys: Vec<i32> = (0..100_000).collect();
+        let wanted: Vec<u64> = (0..20).collect();
+        group.select(SortInput::of_keys(&keys), &wanted)?;
+        let select = group.stats().peak_bytes;
+        assert_eq!(select, budget.peak() as u64);
+        let ordered = group.argsort(SortInput::of_keys(&keys))?;
+        assert_eq!(group.stats().peak_bytes, budget.peak() as u64);
+        drop(ordered);
+        group.sort_keys(&[3, 1, 2])?;
+        assert!(group.stats().peak_bytes < select);
+        Result::Ok(())
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Ok); 2]);
+}
+
 /// A rank may lack the memory for columns, pairs, candidates or a filtered input, of which the other ranks have enough.
 #[test]
 fn refused_queries_are_agreed_on() {
