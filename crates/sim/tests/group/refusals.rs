@@ -287,8 +287,15 @@ fn results_of_different_sorts_are_refused_on_all_ranks() {
             while !group.members().is_faulty(Rank(2)) {
                 group.fault_check()?;
             }
-            let second = group.sort_keys(&[1, 2, 3][..])?;
+            let mut second = group.sort_keys(&[1, 2, 3][..])?;
             assert_eq!(first.total(), second.total());
+            let mut to_itself = TreeOptions::default();
+            to_itself.request.sink = Some(rank);
+            let refused = refusal(group.gather(to_itself, &mut second, &mut |_| Ok(())))?;
+            assert!(
+                refused.text.contains("options is not the same"),
+                "{refused}"
+            );
             let mut passed = if rank == Rank(0) { first } else { second };
             let gathered = group.gather(TreeOptions::default(), &mut passed, &mut |_| Ok(()));
             assert!(group.lost_ranks().is_empty());
