@@ -45,13 +45,18 @@ fn a_group_without_a_working_rank_is_refused() {
 fn records_on_an_idle_spare_are_refused_on_all_ranks() {
     for seed in SEEDS {
         let outcomes = play_group(3, seed, with_spares(1), "", |rank, group| {
-            let error = refusal(group.sort_keys(&keys(rank)))?;
+            let mine = keys(rank);
+            let error = refusal(group.sort_keys(&mine))?;
+            let arrays = vec![SortInput::of_keys(&mine)];
+            let of_arrays = refusal(group.sort_many(arrays))?;
+            let sums = Sums::new(&World::default(), 1);
+            let of_rounds = refusal(group.run_rounds(&sums, &initial(rank.0)))?;
+            assert_eq!([of_arrays.status, of_rounds.status], [error.status; 2]);
             if rank == Rank(2) {
                 assert!(error.text.contains("count is 100, but rank 2"), "{error}");
                 assert!(error.text.contains("pass 0 until"), "{error}");
             }
             let empty: &[i32] = &[];
-            let mine = keys(rank);
             let sorted = group.sort_keys(if rank == Rank(2) { empty } else { &mine })?;
             assert_eq!(sorted.total(), 200);
             assert_eq!(sorted.is_empty(), rank == Rank(2));
