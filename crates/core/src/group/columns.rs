@@ -512,6 +512,28 @@ fn pairs_of(zip: &Zip, blocks: &BTreeMap<Node, Block>) -> Result<Buffer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftsort_kernels::memory::MemoryBudget;
+
+    /// A caller may have pointers to the columns of a block that has moved to another rank, and comes back later.
+    #[test]
+    fn columns_that_are_made_again_stay_allocated() {
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        let layout = SortInput::of_keys::<u32>(&[]).layout;
+        let zip = Arc::new(Zip::new(4, 0..4, Values::Given(8)));
+        let rule = Rule::KeysAndValues(zip, layout.clone());
+        let mut columns = Columns::new(rule, vec![4, 8]);
+        let records = Slice::copy_of(&[7; 120]).unwrap();
+        let of_records = budget.used();
+        let mut make = || {
+            let blocks = vec![(Node(0), 0, records.clone())];
+            columns.of_blocks(blocks, &[], &layout).unwrap()
+        };
+        let _first = make();
+        let of_columns = budget.used() - of_records;
+        let _second = make();
+        assert_eq!(budget.used(), of_records + 2 * of_columns);
+    }
 
     #[test]
     fn values_that_do_not_fit_into_a_record_are_refused() {

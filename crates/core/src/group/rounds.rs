@@ -247,3 +247,27 @@ impl<T: Transport> Group<T> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::{Members, Rank};
+    use ftsort_kernels::memory::MemoryBudget;
+
+    /// A caller may have a pointer to the state.
+    #[test]
+    fn a_state_that_moves_to_another_rank_stays_allocated() {
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        let members = Members::new(Rank(0), 2);
+        let placed = (None, members.membership().clone());
+        let mut states = FinalStates::new(1, Safety::new((0, 0), &members, placed, None));
+        let state = Slice::copy_of(&[7; 100]).unwrap();
+        let used = budget.used();
+        states.list_states(vec![(Node(0), state)]);
+        states.list_states(Vec::new());
+        assert_eq!(budget.used(), used);
+        drop(states);
+        assert_eq!(budget.used(), 0);
+    }
+}

@@ -481,3 +481,39 @@ impl<T: Transport> Group<T> {
         Ok(choice.method)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::{Members, Rank};
+    use ftsort_kernels::memory::MemoryBudget;
+
+    /// A caller may have a pointer to the block.
+    #[test]
+    fn a_block_that_moves_to_another_rank_stays_allocated() {
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        let members = Members::new(Rank(0), 2);
+        let placed = (None, members.membership().clone());
+        let mut sorted = Sorted {
+            blocks: Vec::new(),
+            layout: SortInput::of_keys::<u8>(&[]).layout,
+            total: 0,
+            method: Method::SampleSort(1),
+            dense: false,
+            own: None,
+            safety: Safety::new((0, 0), &members, placed, None),
+            array: None,
+            columns: None,
+            filter: None,
+            _moved: Vec::new(),
+        };
+        let block = Slice::copy_of(&[7; 100]).unwrap();
+        let used = budget.used();
+        sorted.list_blocks(vec![(Node(0), 0, block)]);
+        sorted.list_blocks(Vec::new());
+        assert_eq!(budget.used(), used);
+        drop(sorted);
+        assert_eq!(budget.used(), 0);
+    }
+}
