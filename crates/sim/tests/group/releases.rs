@@ -97,3 +97,28 @@ fn lost_after_a_partition(seed: u64) -> Option<String> {
 fn a_rank_that_is_set_apart_leaves_its_files_to_the_others() {
     assert_eq!((1..6).find_map(lost_after_a_partition), None);
 }
+
+/// A result may outlive its group, which may end without an agreement.
+#[test]
+fn a_result_that_is_released_after_its_group_leaves_no_files() {
+    let world = World::default();
+    let of_ranks = world.clone();
+    let blocks = |world: &World| {
+        let names = world.names().into_iter();
+        names.filter(|name| name.contains("-v")).count()
+    };
+    let outcomes = try_play(3, (1, &[]), move |rank, mpi, handle| {
+        let config = GroupConfig {
+            method: Some(Method::HyperQuickSort(PivotRule::Sampled)),
+            ..of_ranks.config(&handle)
+        };
+        let mut group = Group::new(transport(mpi), config, services(rank))?;
+        let sorted = group.sort_keys(&keys(rank))?;
+        drop(group);
+        let before = blocks(&of_ranks);
+        drop(sorted);
+        Result::Ok(before > 0)
+    });
+    assert_eq!(survivors(outcomes.unwrap()).collect::<Vec<_>>(), [true; 3]);
+    assert_eq!(blocks(&world), 0);
+}
