@@ -359,6 +359,14 @@ fn wrong_arguments_of_queries_are_agreed_on() {
     let other_top: Call = |group, bytes, wrong| group.top(input(bytes), 5 + wrong).map(drop);
     let other_positions: Call =
         |group, bytes, wrong| group.select(input(bytes), &[3 + wrong]).map(drop);
+    let other_fractions: Call = |group, bytes, wrong| {
+        let fraction = 0.5 - 0.25 * wrong as f64;
+        group.quantiles(input(bytes), &[fraction]).map(drop)
+    };
+    let other_aggregates: Call = |group, bytes, wrong| {
+        let aggregate = aggregates()[wrong as usize];
+        group.group_by(input(bytes), &[aggregate]).map(drop)
+    };
     let other_values: Call = |group, bytes, wrong| {
         let value_bytes = 2 + wrong as usize;
         group
@@ -400,6 +408,16 @@ fn wrong_arguments_of_queries_are_agreed_on() {
             other_positions,
             [Argument, Argument],
             "the function or positions is not the same on all ranks",
+        ),
+        (
+            other_fractions,
+            [Argument, Argument],
+            "the function or fractions is not the same on all ranks",
+        ),
+        (
+            other_aggregates,
+            [Argument, Argument],
+            "the function or aggregates is not the same on all ranks",
         ),
         (
             other_values,
