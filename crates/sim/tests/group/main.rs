@@ -254,7 +254,10 @@ fn a_wrong_argument_is_a_peer_argument_on_the_other_ranks() {
                 records: &bytes[..whole],
                 ..SortInput::of_keys::<i32>(&[])
             };
+            group.sort_keys(&keys(rank))?;
+            let before = *group.stats();
             let refused = refusal(group.sort(input))?;
+            assert_eq!(*group.stats(), before);
             // The group stays usable.
             let sorted = group.sort_keys(&keys(rank))?;
             assert_eq!(sorted.total(), 300);

@@ -22,6 +22,7 @@ pub const ONE_AFTER_ANOTHER: &str = "1@10 0@11 3@12";
 
 /// Recovers a result after each of these failures. Returns the blocks at the end.
 pub fn recover_repeatedly(group: &mut SimGroup<'_>, sorted: &mut Sorted) -> Result<Blocks> {
+    let stats = *group.stats();
     group.recover(&mut *sorted)?;
     for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
         let before = addresses(sorted);
@@ -30,6 +31,7 @@ pub fn recover_repeatedly(group: &mut SimGroup<'_>, sorted: &mut Sorted) -> Resu
         let after = addresses(sorted);
         assert!(before.iter().all(|address| after.contains(address)));
         assert!(group.lost_ranks().is_empty());
+        assert_eq!(*group.stats(), stats);
     }
     Ok(parts(sorted))
 }
