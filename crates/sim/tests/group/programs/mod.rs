@@ -253,6 +253,11 @@ fn play_program(program: &Program) -> std::result::Result<Vec<Record>, String> {
                 _ => false,
             };
             player.expect(is_known, || format!("{call:?}: {}", outcome.unwrap_err()));
+            // These two leave the list.
+            if status == Status::Ok && !matches!(call, Agree | ChooseMethod) {
+                let lost = player.group.lost_ranks();
+                player.expect(lost.is_empty(), || format!("{call:?}: rank {lost} is lost"));
+            }
             let lost = player.group.lost_ranks().iter();
             let failed = player.group.members().faulty().iter();
             let end = End {
