@@ -1,6 +1,7 @@
 //! Reports of a group to its observer: events, messages and times.
 
 use super::collectives::sorted_merge;
+use super::redundancy::fail_in;
 use super::*;
 use ftsort_core::engine::{MessageEvent, Phase, Span, TRAILER};
 use ftsort_kernels::error::Finding;
@@ -14,6 +15,7 @@ struct Reports {
     failed_in: Vec<(u32, u32)>,
     executors: Vec<(Node, Rank)>,
     restored: Vec<Node>,
+    renewed: usize,
     corruptions: Vec<(Option<Rank>, Rank, Finding)>,
     messages: Vec<MessageEvent>,
     spans: Vec<Span>,
@@ -32,6 +34,7 @@ impl Observer for Recorder {
             }
             Event::Executor(node, rank) => reports.executors.push((node, rank)),
             Event::Restored(node, _) => reports.restored.push(node),
+            Event::Renewed => reports.renewed += 1,
             Event::Corrupt(accused, by, finding) => {
                 reports.corruptions.push((accused, by, finding));
             }
@@ -77,6 +80,28 @@ fn the_observer_sees_commits_and_failures() {
     });
     let seen: Vec<Result<_>> = outcomes.into_iter().flatten().collect();
     assert_eq!(seen, [Ok((1, vec![Node(1)])), Ok((1, vec![]))]);
+}
+
+#[test]
+fn the_observer_sees_that_the_redundancy_of_a_result_was_renewed() {
+    let outcomes = play(3, 1, |rank, transport, _| {
+        let config = GroupConfig {
+            failures: Plan::parse("1@10")?,
+            ..GroupConfig::default()
+        };
+        let (services, reports) = observed(rank);
+        let mut group = Group::new(transport, config, services)?;
+        let mut sorted = group.sort_keys(&keys(rank))?;
+        let mut recovered = |group: &mut SimGroup<'_>| {
+            let recovered = group.recover(&mut sorted);
+            recovered.map(|()| reports.borrow().renewed)
+        };
+        let before = recovered(&mut group)?;
+        fail_in(&mut group, 10, 1)?;
+        Ok([before, recovered(&mut group)?, recovered(&mut group)?])
+    });
+    let seen: Vec<[usize; 3]> = survivors(outcomes).collect();
+    assert_eq!(seen, [[0, 1, 1]; 2]);
 }
 
 #[test]
