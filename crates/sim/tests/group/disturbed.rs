@@ -1,4 +1,4 @@
-//! Slow links, which a tree detects and avoids, and agreements with a lost word.
+//! Slow links, which a tree detects and avoids, agreements with a lost word, and messages that borrow inputs after an error.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -19,6 +19,8 @@ struct Disturbed<'y> {
     /// The number of agreements before the one with a lost word. A word is lost if a failed rank has taken part in another
     /// agreement.
     lost_word: Cell<Option<u32>>,
+    /// Messages may read an input after the call that was passed it.
+    keeps: bool,
 }
 
 impl<'y> Disturbed<'y> {
@@ -28,6 +30,7 @@ impl<'y> Disturbed<'y> {
             slow: None,
             seconds: 0.0,
             lost_word: Cell::new(None),
+            keeps: false,
         }
     }
 }
@@ -46,7 +49,7 @@ impl Transport for Disturbed<'_> {
     }
 
     fn keeps_borrowed(&self) -> bool {
-        self.inner.keeps_borrowed()
+        self.keeps
     }
 
     fn send(&mut self, to: Rank, payload: Slice) -> Result<()> {
@@ -237,4 +240,28 @@ fn forgotten_refusal() -> Option<String> {
 fn a_refusal_is_known_although_the_word_of_an_agreement_is_lost() {
     assert_eq!(forgotten_refusal(), None);
     assert!(with_mutant(Mutant::LostWordsIgnored, forgotten_refusal).is_some());
+}
+
+/// The most bytes that a sort of these keys uses on each rank.
+fn peak_of_sort(keeps: bool, keys: &'static [i32]) -> Vec<usize> {
+    let outcomes = try_play(2, (1, &[]), move |rank, mpi, _| {
+        let transport = Disturbed {
+            keeps,
+            ..Disturbed::new(mpi)
+        };
+        let budget = MemoryBudget::new();
+        let mut group = Group::new(transport, GroupConfig::default(), limited(rank, &budget))?;
+        group.sort_keys(keys)?;
+        Ok(budget.peak())
+    });
+    survivors(outcomes.expect("no hang")).collect()
+}
+
+/// The caller may free the records after an error.
+#[test]
+fn a_safe_sort_copies_records_that_messages_may_read_later() {
+    let keys = &[7; 10_000];
+    let borrowed = peak_of_sort(false, keys).into_iter();
+    let of_copies: Vec<usize> = borrowed.map(|peak| peak + size_of_val(keys)).collect();
+    assert_eq!(peak_of_sort(true, keys), of_copies);
 }
