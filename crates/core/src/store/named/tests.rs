@@ -234,6 +234,22 @@ fn a_manifest_that_the_survivors_have_removed_is_not_written_again() {
     assert_eq!(group.files(), [""; 0]);
 }
 
+#[test]
+fn a_survivor_removes_the_draft_of_rank_0_in_each_of_its_changes() {
+    let group = Group::new();
+    let (mut names, manifest) = group.rank(1, 4);
+    names.write(&manifest).unwrap();
+    let (_, later) = group.rank(1, 5);
+    let others = move || {
+        names.change = 5;
+        names.write(&later).unwrap();
+    };
+    group.others.set(Some(("rename", Box::new(others))));
+    let refused = group.write(0, 4).err().map(|error| error.status);
+    assert_eq!(refused, Some(Status::Store));
+    assert_eq!(group.version(), Some(5));
+}
+
 #[cfg(feature = "testing")]
 #[test]
 fn the_mutants_break_the_rules() {
