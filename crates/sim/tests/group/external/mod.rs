@@ -20,6 +20,7 @@ macro_rules! delegate_to_files {
 
 mod hosts;
 mod indexes;
+mod memory;
 mod parts;
 mod pieces;
 mod random;

@@ -375,30 +375,6 @@ fn resume_must_be_the_same_on_all_ranks() {
     assert!(world.output.borrow().names().is_empty());
 }
 
-/// The numbers of runs and batches of a sort on ranks with memory for so many records.
-fn runs_and_batches(records: [usize; 2]) -> (u64, u64) {
-    let world = World::new(143);
-    let outcomes = try_job(&world, 2, (1, &[]), move |group, rank, handle, world| {
-        group.external_sort(ExternalSort {
-            memory_bytes: memory_for(records[rank.index()]),
-            ..sort_of(world, rank, handle, false)
-        })
-    });
-    let outcomes = outcomes.expect("no hang");
-    let stats: Vec<ExternalStats> = outcomes.iter().flatten().flatten().copied().collect();
-    assert_eq!(survivors_of(&world, Ok(outcomes), false), Ok(2));
-    let runs = stats.iter().map(|stats| stats.runs).sum();
-    (runs, stats[0].batches)
-}
-
-#[test]
-fn the_smallest_memory_counts() {
-    let least = runs_and_batches([20, 20]);
-    assert_ne!(least, runs_and_batches([60, 60]));
-    assert_eq!(least, runs_and_batches([20, 60]));
-    assert_eq!(least, runs_and_batches([60, 20]));
-}
-
 /// Each rank has two directories for runs.
 #[test]
 fn runs_are_read_from_their_directories() {
