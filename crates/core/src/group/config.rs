@@ -238,6 +238,7 @@ mod tests {
             with(|config| config.repair = Repair::Shrink),
             with(|config| config.dense = true),
             with(|config| config.checks.digest = true),
+            with(|config| config.checks.purity = true),
             with(|config| config.min_survivors = 2),
             with(|config| config.spares = 1),
             with(|config| config.timeout = Timeout::Never),
@@ -249,5 +250,8 @@ mod tests {
         let mut shared: BTreeSet<_> = configs.iter().map(|one| one.shared(false)).collect();
         shared.insert(configs[0].shared(true));
         assert_eq!(shared.len(), configs.len() + 1);
+        // 0 and 1 survivors have the same meaning.
+        let least = with(|config| config.min_survivors = 1);
+        assert_eq!(least.shared(false), configs[0].shared(false));
     }
 }
