@@ -368,6 +368,8 @@ mutants! {
     EarlierStatesRemovedFirst,
     /// A manifest is replaced although another job has replaced it.
     OtherWriterIgnored,
+    /// A rank writes a manifest again that others have removed.
+    RemovedManifestWritten,
     /// A rank that was declared failed replaces or removes a manifest that the survivors have written since.
     LaterChangeIgnored,
     /// A rank leaves the drafts of manifests of other ranks, which these may still rename.

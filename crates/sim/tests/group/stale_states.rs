@@ -52,8 +52,9 @@ fn a_rank_that_is_behind_leaves_the_manifest_of_the_survivors() {
     }
 }
 
-/// Opens states, of which another job removes the manifest, and commits or discards others.
-fn commit_without_manifest(discards: bool) -> Vec<Option<Status>> {
+/// Opens states, of which another job removes the manifest, and commits or discards others. Returns the status of each rank,
+/// and whether there is a manifest in the end.
+fn commit_without_manifest(discards: bool) -> (Vec<Option<Status>>, bool) {
     let world = finished_world();
     let outcomes = world.job(RANKS, (1, &[]), move |rank, group, world| {
         assert!(group.open_states("loop")?);
@@ -67,18 +68,18 @@ fn commit_without_manifest(discards: bool) -> Vec<Option<Status>> {
         }
         group.commit_states(true).map(drop)
     });
-    assert!(!world.names().iter().any(|name| name == MANIFEST));
-    statuses(&outcomes.expect("no rank hangs"))
+    let is_written = world.names().iter().any(|name| name == MANIFEST);
+    (statuses(&outcomes.expect("no rank hangs")), is_written)
 }
 
 #[test]
 fn a_manifest_that_another_job_has_removed_is_not_written_again() {
+    let refused = (vec![Some(Status::Store); RANKS], false);
     for discards in [false, true] {
-        assert_eq!(
-            commit_without_manifest(discards),
-            [Some(Status::Store); RANKS]
-        );
+        assert_eq!(commit_without_manifest(discards), refused);
     }
+    let is_detected = || commit_without_manifest(false) != refused;
+    assert!(with_mutant(Mutant::RemovedManifestWritten, is_detected));
 }
 
 /// Commits states after others were discarded, while rank 0, which removes the manifest, fails at one of its steps. With this

@@ -243,7 +243,7 @@ const OF_ONE_RANK: Mutant = Mutant::MixedAgreementsUsed;
 /// drafts; tests/group/main.rs, queries, external, agreed.rs, gathered.rs, lost_states.rs, moved.rs, named.rs, stale_states.rs,
 /// states.rs, positions.rs, stored_rounds.rs, stored_sorts.rs, jobs.rs, shares.rs, protected.rs, parity.rs, exclusions.rs,
 /// spares.rs, redundancy.rs and programs detect the others.
-const IN_GROUPS: [Mutant; 86] = [
+const IN_GROUPS: [Mutant; 87] = [
     Mutant::SearchEndNotAgreedOn,
     Mutant::SummariesNotAgreedOn,
     Mutant::InputsOfColumnWidth,
@@ -287,6 +287,7 @@ const IN_GROUPS: [Mutant; 86] = [
     Mutant::ActionOfFailedRank,
     Mutant::EarlierStatesRemovedFirst,
     Mutant::OtherWriterIgnored,
+    Mutant::RemovedManifestWritten,
     Mutant::LaterChangeIgnored,
     Mutant::DraftsOfOthersKept,
     Mutant::ManifestNotReadAgain,
