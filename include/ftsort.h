@@ -280,16 +280,16 @@ typedef enum ftsort_repair {
 typedef enum ftsort_event_kind {
   FTSORT_EVENT_ROUND = 1,    /**< `round` of `rounds` was committed. Small sorts commit all at once. */
   FTSORT_EVENT_FAILURE = 2,  /**< `rank` has failed. */
-  FTSORT_EVENT_EXECUTOR = 3, /**< Node `rank` is executed by rank `peer` from now on. */
-  /** This rank restored the block of node `rank`, from a copy of rank `peer`; `peer` is -1 if the block came from
-   * the directory or was recomputed from inputs. */
+  FTSORT_EVENT_EXECUTOR = 3, /**< Node `rank` is executed by rank `peer` for the rest of the call. */
+  /** This rank restored the block of node `rank`, from a copy of rank `peer`, or from the directory or inputs (-1).
+   * Blocks that are restored before round 0 is committed are not reported. */
   FTSORT_EVENT_RESTORED = 4,
   FTSORT_EVENT_REPLAY = 5,   /**< `round` is replayed after failures. */
   /** Rank `peer` detected data corruption in `round`, which is replayed, and accuses `rank`, or no rank (-1). A
    * rank that is accused twice executes no node for the rest of the sort. */
   FTSORT_EVENT_CORRUPT = 6,
-  FTSORT_EVENT_EXCLUDED = 7, /**< A monitor does not recommend `rank`, which executes no node from now on. */
-  FTSORT_EVENT_REJOINED = 8, /**< `rank` is recommended again, and executes nodes from now on. */
+  FTSORT_EVENT_EXCLUDED = 7, /**< A monitor excludes `rank` from work until it rejoins or the call ends. */
+  FTSORT_EVENT_REJOINED = 8, /**< `rank` is recommended again, and executes nodes for the rest of the call. */
   FTSORT_EVENT_RENEWED = 9,  /**< ftsort_result_recover has recovered a result and renewed its redundancy. */
 } ftsort_event_kind;
 
@@ -301,7 +301,7 @@ typedef struct ftsort_event {
   int32_t peer;       /**< See the kind; else -1. */
   uint32_t round;     /**< The round: 0 loads, and `rounds - 1` of a sort makes the result. */
   uint32_t rounds;    /**< The number of rounds. */
-  uint32_t epoch;     /**< The number of repairs of this group so far. */
+  uint32_t epoch;     /**< The number of repairs and changes of executors so far. */
   /** The lowest surviving rank. All survivors receive the same events, except FTSORT_EVENT_RESTORED. */
   int32_t lowest_survivor;
   int32_t finding;    /**< FTSORT_EVENT_CORRUPT: one of `ftsort_finding` (ftsort_verify.h). */

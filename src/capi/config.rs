@@ -84,19 +84,19 @@ pub enum ftsort_event_kind {
     FTSORT_EVENT_ROUND = 1,
     /// `rank` has failed.
     FTSORT_EVENT_FAILURE = 2,
-    /// Node `rank` is executed by rank `peer` from now on.
+    /// Node `rank` is executed by rank `peer` for the rest of the call.
     FTSORT_EVENT_EXECUTOR = 3,
-    /// This rank restored the block of node `rank`, from a copy of rank `peer`; `peer` is -1 if the block came
-    /// from the directory or was recomputed from inputs.
+    /// This rank restored the block of node `rank`, from a copy of rank `peer`, or from the directory or inputs
+    /// (-1). Blocks that are restored before round 0 is committed are not reported.
     FTSORT_EVENT_RESTORED = 4,
     /// `round` is replayed after failures.
     FTSORT_EVENT_REPLAY = 5,
     /// Rank `peer` detected data corruption in `round`, which is replayed, and accuses `rank`, or no rank (-1). A rank
     /// that is accused twice executes no node for the rest of the sort.
     FTSORT_EVENT_CORRUPT = 6,
-    /// A monitor does not recommend `rank`, which executes no node from now on.
+    /// A monitor excludes `rank` from work until it rejoins or the call ends.
     FTSORT_EVENT_EXCLUDED = 7,
-    /// `rank` is recommended again, and executes nodes from now on.
+    /// `rank` is recommended again, and executes nodes for the rest of the call.
     FTSORT_EVENT_REJOINED = 8,
     /// ftsort_result_recover has recovered a result and renewed its redundancy.
     FTSORT_EVENT_RENEWED = 9,
@@ -167,7 +167,7 @@ pub struct ftsort_event {
     pub round: u32,
     /// The number of rounds.
     pub rounds: u32,
-    /// The number of repairs of this group so far.
+    /// The number of repairs and changes of executors so far.
     pub epoch: u32,
     /// The lowest surviving rank. All survivors receive the same events, except FTSORT_EVENT_RESTORED.
     pub lowest_survivor: i32,

@@ -37,11 +37,11 @@ class EventKind(enum.IntEnum):
 
     ROUND = 1      #: ``round`` of ``rounds`` was committed.
     FAILURE = 2    #: ``rank`` has failed.
-    EXECUTOR = 3   #: Node ``rank`` is executed by rank ``peer`` from now on.
+    EXECUTOR = 3   #: Node ``rank`` is executed by rank ``peer`` for the rest of the call.
     RESTORED = 4   #: This rank restored the block of node ``rank`` from a copy of rank ``peer``, or recomputed it (-1).
     REPLAY = 5     #: ``round`` is replayed after failures.
     CORRUPT = 6    #: Rank ``peer`` detected data corruption in ``round`` and accuses ``rank``, or no rank (-1).
-    EXCLUDED = 7   #: A monitor does not recommend ``rank``, which executes no node from now on.
+    EXCLUDED = 7   #: A monitor does not recommend ``rank``: it executes no node until it rejoins or the call ends.
     REJOINED = 8   #: ``rank`` is recommended again.
     RENEWED = 9    #: A result was recovered and its redundancy renewed.
 
@@ -54,7 +54,7 @@ class Event(NamedTuple):
     peer: int              #: See the kind; else -1.
     round: int             #: The round: 0 loads, and ``rounds - 1`` makes the result.
     rounds: int            #: The number of rounds.
-    epoch: int             #: The number of repairs of the group so far.
+    epoch: int             #: The number of repairs and changes of executors so far.
     lowest_survivor: int   #: The lowest surviving rank, for programs that report each event once.
     finding: int           #: The check that detected a corruption, one of ``ftsort_finding``.
 

@@ -70,15 +70,16 @@ pub enum Event {
     Round,
     /// The rank has failed.
     Failure(Rank),
-    /// Another rank executes the node from now on.
+    /// Another rank executes the node for the rest of the call.
     Executor(Node, Rank),
-    /// This rank has restored the node's block, from a rank, from the directory, or by a reload.
+    /// This rank has restored the node's block, from a copy of a rank, or from the directory or inputs. Blocks that are
+    /// restored before round 0 is committed are not reported.
     Restored(Node, Option<Rank>),
     /// The round is replayed.
     Replay,
-    /// The rank executes no node any more, because the placement policy does not recommend it.
+    /// The placement policy does not recommend the rank: it executes no node until it rejoins or the call ends.
     Excluded(Rank),
-    /// The rank executes nodes again.
+    /// The rank executes nodes again, for the rest of the call.
     Rejoined(Rank),
     /// A result is recovered: all of its blocks are on their executors, and its redundancy is renewed.
     Renewed,
@@ -95,7 +96,7 @@ pub struct Occasion {
     pub round: u32,
     /// The number of rounds.
     pub rounds: u32,
-    /// The number of recoveries so far.
+    /// The number of recoveries and changes of executors so far.
     pub epoch: u32,
     /// The lowest survivor, which may report for all.
     pub speaker: Rank,
@@ -114,7 +115,7 @@ pub struct Span {
     pub seconds: f64,
     /// The round in which it ended.
     pub round: u32,
-    /// The number of recoveries at its end.
+    /// The number of recoveries and changes of executors at its end.
     pub epoch: u32,
 }
 
@@ -132,7 +133,7 @@ pub struct MessageEvent {
     pub bytes: usize,
     /// The round.
     pub round: u32,
-    /// The number of recoveries so far.
+    /// The number of recoveries and changes of executors so far.
     pub epoch: u32,
 }
 

@@ -242,7 +242,7 @@ impl Members {
         self.living_here
     }
 
-    /// The number of recoveries so far.
+    /// The number of recoveries and changes of executors so far.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
