@@ -395,13 +395,20 @@ fn ordered_by(key: usize) -> Order {
 
 /// Sorts a protected input by one key and then by another one, while rank 2 is excluded as slow, or copies of inputs are made
 /// after the failure of rank 3 and used after that of rank 2. Returns whether equal keys keep the order of the input.
-fn equal_keys_keep_their_order(method: Option<Method>, failures: &str) -> bool {
-    let config = GroupConfig {
-        method,
-        ..GroupConfig::default()
-    };
+fn equal_keys_keep_their_order(method: Option<Method>, failures: &str, hosts: u32) -> bool {
     let fails = !failures.is_empty();
-    let outcomes = play_group(4, 1, config, failures, move |rank, group| {
+    let failures = Plan::parse(failures).expect("a failure schedule");
+    let outcomes = play(4, 1, move |rank, transport, _| {
+        let config = GroupConfig {
+            method,
+            failures: failures.clone(),
+            ..GroupConfig::default()
+        };
+        let services = Services {
+            host: u64::from(rank.0 * hosts / 4),
+            ..services(rank)
+        };
+        let group = &mut Group::new(transport, config, services)?;
         let mine = with_two_keys(rank);
         let mut input = group.protect(SortInput {
             layout: ordered_by(0).layout,
@@ -436,21 +443,25 @@ fn equal_keys_keep_their_order(method: Option<Method>, failures: &str) -> bool {
 /// Copies of a protected input are as its owner passed it, although the job sorts another copy.
 #[test]
 fn equal_keys_of_protected_inputs_keep_their_order() {
+    let bitonic = Some(Method::Bitonic(Shape::Any));
     let cases = [
-        (None, ""),
-        (Some(Method::Bitonic(Shape::Any)), "3@10 2@11"),
-        (None, "3@10 2@11"),
+        (None, "", 1),
+        (bitonic, "3@10 2@11", 1),
+        (None, "3@10 2@11", 1),
+        // The input of rank 2 moves to rank 3, which has no copy of it because it is on the same host.
+        (None, "", 2),
+        (bitonic, "", 2),
     ];
-    for (method, failures) in cases {
+    for (method, failures, hosts) in cases {
         assert!(
-            equal_keys_keep_their_order(method, failures),
-            "{method:?} {failures}"
+            equal_keys_keep_their_order(method, failures, hosts),
+            "{method:?} {failures} {hosts}"
         );
     }
     // Sample sort uses no copy of another rank here.
-    let (method, failures) = cases[1];
+    let (method, failures, hosts) = cases[1];
     let is_detected = with_mutant(Mutant::DividedInputHeld, || {
-        !equal_keys_keep_their_order(method, failures)
+        !equal_keys_keep_their_order(method, failures, hosts)
     });
     assert!(is_detected, "{method:?} {failures}");
 }
