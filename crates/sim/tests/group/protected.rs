@@ -268,6 +268,25 @@ fn copies_are_renewed_although_a_callback_can_load_inputs_again() {
     assert_eq!(with_mutant, 0);
 }
 
+/// The copy of input 1 that a sort makes after the failure of rank 1 counts as held in that sort, in which the other holder
+/// fails.
+#[test]
+fn a_copy_that_a_sort_makes_is_renewed_in_this_sort() {
+    let config = GroupConfig {
+        method: Some(Method::Bitonic(Shape::Any)),
+        ..GroupConfig::default()
+    };
+    let failures = "1@10 0@2.begin 3@11";
+    let outcomes = play_group(4, 1, config, failures, |rank, group| {
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        fail_in(group, 10, 1)?;
+        group.sort_protected(&mut input, None)?;
+        fail_in(group, 11, 3)?;
+        Ok(parts(&group.sort_protected(&mut input, None)?))
+    });
+    assert_eq!(joined(outcomes), all_keys(4));
+}
+
 /// The input is sorted by one member, then by the other, and keeps the order of ranks and positions of its records.
 #[test]
 fn a_protected_input_is_sorted_in_other_orders() {
