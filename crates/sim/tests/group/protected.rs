@@ -358,6 +358,23 @@ fn a_lost_protected_input_is_reported_and_the_rest_is_sorted() {
     }
 }
 
+/// Old records that an update does not find leave the input, so that the next update succeeds.
+#[test]
+fn lost_records_are_reported_by_one_update() {
+    let failures = "0@10 1@10";
+    let outcomes = play_group(4, 1, GroupConfig::default(), failures, |rank, group| {
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        fail_in(group, 10, 0)?;
+        fail_in(group, 10, 1)?;
+        let new = changed(rank, 1);
+        let error = refusal(group.update(&mut input, bytemuck::cast_slice(&new)))?;
+        assert_eq!(error.status, Status::DataLost);
+        group.update(&mut input, bytemuck::cast_slice(&new))?;
+        Ok(group.sort_protected(&mut input, None)?.total())
+    });
+    assert_eq!(survivors(outcomes).collect::<Vec<u64>>(), [60; 2]);
+}
+
 #[test]
 fn different_protected_inputs_are_refused_on_all_ranks() {
     let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
