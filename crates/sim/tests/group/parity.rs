@@ -112,6 +112,44 @@ fn the_old_inputs_of_failed_ranks_are_needed_after_a_refused_update() {
     );
 }
 
+/// Rank 1 fails before an update, and rank 0 at this step. Returns the number of records of the next sort if the update is
+/// `Status::DataLost`, or None if rank 0 has not failed.
+fn records_after_lost_update(step: u32) -> Option<Option<u64>> {
+    let outcomes = try_play(3, (1, &[crash(0, step)]), |rank, mpi, _| {
+        let config = GroupConfig {
+            failures: Plan::parse("1@10")?,
+            ..with_parity(1, 8)
+        };
+        let mut group = Group::new(transport(mpi), config, services(rank))?;
+        let Ok(mut input) = group.protect(SortInput::of_keys(&keys(rank))) else {
+            return Ok(None);
+        };
+        fail_in(&mut group, 10, 1)?;
+        let updated = group.update(&mut input, bytemuck::cast_slice(&keys(rank)));
+        match updated {
+            Err(error) if error.status == Status::DataLost => {
+                let sorted = group.sort_protected(&mut input, None)?;
+                Ok(Some(sorted.total()))
+            }
+            other => other.map(|()| None),
+        }
+    });
+    let outcomes = outcomes.unwrap();
+    match &outcomes[0] {
+        Some(_) => None,
+        None => Some(survivors(outcomes).next().expect("rank 2 survives")),
+    }
+}
+
+/// The old records are lost if the second rank fails before their new shares are made, and else are in the input still.
+#[test]
+fn the_old_records_stay_if_new_ones_are_lost_in_an_update() {
+    let found: Vec<_> = (1..).map_while(records_after_lost_update).collect();
+    let mut found: Vec<u64> = found.into_iter().flatten().collect();
+    found.dedup();
+    assert_eq!(found, [100, 300]);
+}
+
 #[test]
 fn impossible_shapes_are_refused() {
     for (shares, group) in [(0, 8), (2, 2), (1, 65)] {
