@@ -105,6 +105,17 @@ fn a_corrupt_share_is_made_again() {
     }
 }
 
+/// The copy of the input of rank 2 that a recovery finds changes in the memory of rank 3, which finds the input again.
+#[test]
+fn a_corrupt_copy_of_a_found_input_is_found_again() {
+    let line = "ranks=4 seed=3 records=40 keys=1000 store=parity:1:8 algorithm=samplesort checks=1 \
+                corrupt=3~1.replica";
+    for step in steps_after(line, Rank(2), |commit| commit.round == 0) {
+        let outcome = first_outcome(&format!("{line} failures=2@{step}"));
+        assert!(outcome.result.is_ok(), "step {step}: {:?}", outcome.result);
+    }
+}
+
 #[test]
 fn corruptions_of_any_data_never_give_a_wrong_result() {
     let rounds = (0..=6_u32).flat_map(|round| {
