@@ -28,6 +28,21 @@ fn crashes_from_the_call_to_the_release_of_the_result() {
     }
 }
 
+/// Rank 1 fails and its block is restored. Then rank 2 fails and its file is damaged, and rank 3, which alone reads it, fails
+/// at each of its steps.
+#[test]
+fn ranks_that_failed_before_a_commit_are_not_reported_as_lost() {
+    let line = "ranks=4 seed=2 records=3 keys=9 algorithm=bitonic store=directory damage=1 \
+                failures=1@34,2@65";
+    let outcomes = (66..110).map(|step| first_outcome(&format!("{line},3@{step}")));
+    let after_commit = outcomes.filter(|outcome| outcome.failed_at_commit == Some(vec![Rank(1)]));
+    let losses = after_commit.filter(|outcome| outcome.result.is_err());
+    let lost: Vec<Vec<Rank>> = losses.map(|outcome| outcome.lost).collect();
+    // No rank knows which file was damaged.
+    assert!(lost.contains(&vec![Rank(2), Rank(3)]));
+    assert!(!lost.concat().contains(&Rank(1)), "{lost:?}");
+}
+
 #[test]
 fn crashes_while_protected_inputs_are_sorted() {
     for job in [
