@@ -237,6 +237,7 @@ fn sorts_although_ranks_fail_in_the_middle() {
             let sorted = group.sort_keys(&keys(rank))?;
             assert!(group.members().is_faulty(Rank(1)) && group.members().is_faulty(Rank(2)));
             assert_eq!(group.stats().faults, 2);
+            assert!(group.stats().rounds_replayed > 0);
             Ok(parts(&sorted))
         });
         assert!(outcomes[1].is_none() && outcomes[2].is_none());

@@ -1,6 +1,8 @@
 //! Reports of a group to its observer: events, messages and times.
 
 use super::collectives::sorted_merge;
+use super::exclusions::start_monitor;
+use super::parity::with_parity;
 use super::redundancy::fail_in;
 use super::*;
 use ftsort_core::engine::{MessageEvent, Phase, Span, TRAILER};
@@ -9,12 +11,16 @@ use ftsort_kernels::error::Finding;
 /// The reports of one rank.
 #[derive(Default)]
 struct Reports {
+    /// The rank that may report for all, in the last event.
+    speaker: Option<Rank>,
     commits: u64,
+    replays: usize,
     failures: usize,
     /// The round of each failure, and the number of rounds.
     failed_in: Vec<(u32, u32)>,
     executors: Vec<(Node, Rank)>,
-    restored: Vec<Node>,
+    excluded: Vec<Rank>,
+    restored: Vec<(Node, Option<Rank>)>,
     renewed: usize,
     corruptions: Vec<(Option<Rank>, Rank, Finding)>,
     messages: Vec<MessageEvent>,
@@ -26,14 +32,17 @@ struct Recorder(Rc<RefCell<Reports>>);
 impl Observer for Recorder {
     fn event(&mut self, occasion: Occasion) {
         let mut reports = self.0.borrow_mut();
+        reports.speaker = Some(occasion.speaker);
         match occasion.event {
             Event::Round => reports.commits += 1,
+            Event::Replay => reports.replays += 1,
             Event::Failure(_) => {
                 reports.failures += 1;
                 reports.failed_in.push((occasion.round, occasion.rounds));
             }
             Event::Executor(node, rank) => reports.executors.push((node, rank)),
-            Event::Restored(node, _) => reports.restored.push(node),
+            Event::Excluded(rank) => reports.excluded.push(rank),
+            Event::Restored(node, from) => reports.restored.push((node, from)),
             Event::Renewed => reports.renewed += 1,
             Event::Corrupt(accused, by, finding) => {
                 reports.corruptions.push((accused, by, finding));
@@ -65,21 +74,138 @@ fn observed(rank: Rank) -> (Services, Rc<RefCell<Reports>>) {
 
 #[test]
 fn the_observer_sees_commits_and_failures() {
+    // The method, the round in which rank 1 fails, the store (None: files), and the rank that sends the block to rank 0.
+    let quick = Method::HyperQuickSort(PivotRule::Sampled);
+    let bitonic = Method::Bitonic(Shape::Any);
+    let memory = || Some(StoreChoice::Memory(1));
+    let parity = Some(with_parity(1, 8).store);
+    let cases = [
+        (
+            "a copy of an input",
+            Method::SampleSort(1),
+            1,
+            memory(),
+            Some(Rank(0)),
+        ),
+        ("a recomputed block", quick, 2, memory(), None),
+        ("a copy of a block", bitonic, 2, memory(), Some(Rank(0))),
+        ("a block from shares", bitonic, 2, parity, Some(Rank(0))),
+        ("a file", bitonic, 2, None, None),
+    ];
+    for (name, method, round, store, from) in cases {
+        let files = SharedFiles::default();
+        let outcomes = play(3, 1, move |rank, transport, handle| {
+            let in_files = || store_in(&files, &handle, FileModel::default());
+            let config = GroupConfig {
+                method: Some(method),
+                failures: Plan::parse(&format!("1@{round}"))?,
+                store: store.clone().unwrap_or_else(in_files),
+                ..GroupConfig::default()
+            };
+            let (services, reports) = observed(rank);
+            let mut group = Group::new(transport, config, services)?;
+            group.sort_keys(&keys(rank))?;
+            let reports = reports.borrow();
+            assert_eq!(reports.commits, group.stats().rounds);
+            assert_eq!(reports.executors, [(Node(1), Rank(0))]);
+            assert_eq!(reports.replays, 1);
+            Ok((reports.failures, reports.restored.clone()))
+        });
+        let seen: Vec<Result<_>> = outcomes.into_iter().flatten().collect();
+        let restored = vec![(Node(1), from)];
+        assert_eq!(seen, [Ok((1, restored)), Ok((1, vec![]))], "{name}");
+    }
+}
+
+#[test]
+fn the_observer_sees_that_states_are_restored() {
     let outcomes = play(3, 1, |rank, transport, _| {
         let config = GroupConfig {
-            failures: Plan::parse("1@1")?,
+            failures: Plan::parse("1@10")?,
+            ..GroupConfig::default()
+        };
+        let (services, reports) = observed(rank);
+        let mut group = Group::new(transport, config, services)?;
+        group.put_state(rank.home(), &[1])?;
+        assert!(group.commit_states(true)?);
+        // The check that finds the failure moves the states.
+        fail_in(&mut group, 10, 1)?;
+        let reports = reports.borrow();
+        Ok((reports.replays, reports.restored.clone()))
+    });
+    let seen: Vec<Result<_>> = outcomes.into_iter().flatten().collect();
+    let restored = vec![(Node(1), Some(Rank(0)))];
+    assert_eq!(seen, [Ok((1, restored)), Ok((1, vec![]))]);
+}
+
+#[test]
+fn the_observer_sees_exclusions() {
+    let outcomes = play(4, 1, |rank, transport, _| {
+        let (services, reports) = observed(rank);
+        let mut group = Group::new(transport, GroupConfig::default(), services)?;
+        // Rank 2 is slow.
+        start_monitor(&mut group)?;
+        group.sort_keys(&keys(rank))?;
+        let reports = reports.borrow();
+        Ok((reports.excluded.clone(), reports.executors.clone()))
+    });
+    for seen in outcomes.into_iter().flatten() {
+        let expected = (vec![Rank(2)], vec![(Node(2), Rank(3))]);
+        assert_eq!(seen, Result::Ok(expected));
+    }
+}
+
+/// A rank that is accused twice executes no node, and still reports for all if it is the lowest survivor.
+#[test]
+fn the_observer_sees_the_executor_after_accusations() {
+    let outcomes = play(4, 1, |rank, transport, _| {
+        let config = GroupConfig {
+            failures: Plan::parse("0~1.message*")?,
+            method: Some(Method::HyperQuickSort(PivotRule::Sampled)),
+            checks: DIGESTS,
             ..GroupConfig::default()
         };
         let (services, reports) = observed(rank);
         let mut group = Group::new(transport, config, services)?;
         group.sort_keys(&keys(rank))?;
         let reports = reports.borrow();
-        assert_eq!(reports.commits, group.stats().rounds);
-        assert_eq!(reports.executors, [(Node(1), Rank(0))]);
-        Ok((reports.failures, reports.restored.clone()))
+        Ok((reports.executors.clone(), reports.speaker))
     });
-    let seen: Vec<Result<_>> = outcomes.into_iter().flatten().collect();
-    assert_eq!(seen, [Ok((1, vec![Node(1)])), Ok((1, vec![]))]);
+    for seen in outcomes.into_iter().flatten() {
+        let expected = (vec![(Node(0), Rank(1))], Some(Rank(0)));
+        assert_eq!(seen, Result::Ok(expected));
+    }
+}
+
+#[test]
+fn bytes_in_stores_are_counted() {
+    let stored = |method, choice: Option<StoreChoice>| {
+        let files = SharedFiles::default();
+        let outcomes = play(4, 1, move |rank, transport, handle| {
+            let in_files = || store_in(&files, &handle, FileModel::default());
+            let config = GroupConfig {
+                method: Some(method),
+                store: choice.clone().unwrap_or_else(in_files),
+                ..GroupConfig::default()
+            };
+            let mut group = Group::new(transport, config, services(rank))?;
+            group.sort_keys(&keys(rank))?;
+            Ok(group.stats().bytes_stored)
+        });
+        survivors(outcomes).collect::<Vec<u64>>()
+    };
+    let one_copy = Some(StoreChoice::Memory(1));
+    let quick = Method::HyperQuickSort(PivotRule::Sampled);
+    let bitonic = Method::Bitonic(Shape::Any);
+    assert_eq!(stored(quick, one_copy.clone()), [400; 4]);
+    // The blocks after each of the rounds before the last one.
+    assert_eq!(stored(bitonic, one_copy.clone()), [1600; 4]);
+    assert_eq!(stored(bitonic, None), [1600; 4]);
+    // A rank has received all inputs, and keeps its own and the one that it holds.
+    assert_eq!(stored(Method::SampleSort(1), one_copy), [800; 4]);
+    // The shares of one rank have at least a third of its input.
+    let parity = stored(quick, Some(with_parity(1, 8).store));
+    assert!(parity.iter().all(|bytes| *bytes > 400 / 3), "{parity:?}");
 }
 
 #[test]
