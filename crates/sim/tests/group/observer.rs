@@ -317,20 +317,24 @@ fn sender_and_receiver_report_the_same_messages() {
         Method::HyperQuickSort(PivotRule::Sampled),
         Method::Bitonic(Shape::Any),
     ];
-    for (method, records) in methods
+    let defaults = methods.map(|method| (method, GroupConfig::default()));
+    let cases = defaults
         .into_iter()
-        .flat_map(|method| RECORDS.map(|n| (method, n)))
-    {
+        .chain([(methods[0], with_parity(1, 8))]);
+    for ((method, config), records) in cases.flat_map(|case| RECORDS.map(|n| (case.clone(), n))) {
         let outcomes = play(4, 1, move |rank, transport, _| {
             let config = GroupConfig {
                 method: Some(method),
-                ..GroupConfig::default()
+                ..config.clone()
             };
             let (services, reports) = observed(rank);
             let mut group = Group::new(transport, config, services)?;
             let input: Vec<i32> = keys(rank).into_iter().cycle().take(records).collect();
             group.sort_keys(&input)?;
             let messages = reports.borrow().messages.clone();
+            let sent = messages.iter().filter(|message| message.from == rank);
+            let sent: usize = sent.map(|message| message.bytes).sum();
+            assert!(group.stats().bytes_sent >= sent as u64, "{method:?}");
             Ok((rank, messages))
         });
         let reports: Vec<(Rank, Vec<MessageEvent>)> = outcomes
