@@ -85,11 +85,11 @@ class Stats(NamedTuple):
 _TEXTS = {
     EventKind.ROUND: (logging.DEBUG, "round {0.round} of {0.rounds} was committed"),
     EventKind.FAILURE: (logging.WARNING, "rank {0.rank} has failed"),
-    EventKind.EXECUTOR: (logging.INFO, "node {0.rank} is executed by rank {0.peer} from now on"),
+    EventKind.EXECUTOR: (logging.INFO, "node {0.rank} is executed by rank {0.peer}"),
     EventKind.RESTORED: (logging.INFO, "the block of node {0.rank} was restored"),
     EventKind.REPLAY: (logging.INFO, "round {0.round} is replayed"),
     EventKind.CORRUPT: (logging.WARNING, "rank {0.peer} detected data corruption in round {0.round}"),
-    EventKind.EXCLUDED: (logging.WARNING, "rank {0.rank} is slow and executes no node from now on"),
+    EventKind.EXCLUDED: (logging.WARNING, "rank {0.rank} is slow and executes no node in this call"),
     EventKind.REJOINED: (logging.INFO, "rank {0.rank} executes nodes again"),
     EventKind.RENEWED: (logging.INFO, "a result was recovered and its redundancy renewed"),
 }
