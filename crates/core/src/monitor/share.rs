@@ -197,6 +197,13 @@ mod tests {
             [16, 16, 16, 4]
         );
         assert_eq!(median_of_testers(&[vec![Some(f64::NAN)]], 2), [None, None]);
+        // Each of three ranks has two testers, and the greater time of two may be that of the slow one.
+        let by_tester = [
+            vec![None, Some(1.0), Some(4.0)],
+            vec![Some(1.0), None, Some(4.0)],
+            vec![Some(9.0), Some(9.0), None],
+        ];
+        assert_eq!(weights_of(&median_of_testers(&by_tester, 3)), [16, 16, 4]);
     }
 
     fn set(ranks: usize, some: &[u32]) -> RankSet {
