@@ -296,6 +296,22 @@ mod tests {
     }
 
     #[test]
+    fn merges_records_that_are_larger_than_a_chunk() {
+        const RECORD: usize = SMALLEST_CHUNK + (1 << 20);
+        let runs = (0..2_u32).map(|run| {
+            let mut buffer = Buffer::zeroed(3 * RECORD).unwrap();
+            for (record, key) in buffer.chunks_exact_mut(RECORD).zip((run..).step_by(2)) {
+                record[..4].copy_from_slice(&key.to_ne_bytes());
+            }
+            Run::new(Rank(run), 0, buffer.into())
+        });
+        let block = Block::of_sorted(runs.collect());
+        let out = merged(&*kernel_of(RECORD, KeyKind::U32), block).unwrap();
+        let key = |record: &[u8]| u32::from_ne_bytes(*record.first_chunk().unwrap());
+        assert!(out.chunks_exact(RECORD).map(key).eq(0..6));
+    }
+
+    #[test]
     fn merges_runs_of_any_size_and_keeps_shared_runs() {
         const MANY: usize = (6 << 20) / 8;
         check_merged(&[], &[]);
