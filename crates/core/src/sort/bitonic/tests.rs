@@ -51,6 +51,30 @@ fn sorts_any_sequence_as_in_figure_4() {
 }
 
 #[test]
+fn joins_consecutive_runs_of_one_origin_where_runs_are_too_many() {
+    let kernel = kernel();
+    let algorithm = Bitonic {
+        kernel: &*kernel,
+        dimension: 1,
+        shape: Shape::Any,
+    };
+    let run = |(origin, places): &(u32, std::ops::Range<i32>)| {
+        let numbers: Vec<i32> = places.clone().collect();
+        let data = Slice::copy_of(bytemuck::cast_slice(&numbers)).unwrap();
+        Run::new(Rank(*origin), places.start as u64, data)
+    };
+    let block = |runs: &[_]| Block::of_sorted(runs.iter().map(run).collect());
+    // Rank 1's first run begins at the place where the last one of rank 0 ends.
+    let runs = [(0, 0..2), (0, 2..3), (0, 4..5), (1, 5..6), (1, 6..8)];
+    let joined = [(0, 0..3), (0, 4..5), (1, 5..8)];
+    assert_eq!(algorithm.compact(block(&runs)).unwrap(), block(&joined));
+    assert_eq!(
+        algorithm.compact(block(&runs[..4])).unwrap(),
+        block(&runs[..4])
+    );
+}
+
+#[test]
 fn rejects_input_that_is_not_bitonic() {
     let error = rounds_of(Shape::Bitonic, &[7, 3, 6, 8, 1, 2, 5, 4]).unwrap_err();
     assert_eq!(error.status, Status::Argument);
