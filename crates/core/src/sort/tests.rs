@@ -12,7 +12,7 @@ use crate::engine::Algorithm;
 use crate::members::{Members, Rank, RankSet};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::kernel::{Kernel, kernel_for};
+use ftsort_kernels::kernel::{Kernel, kernel_for, kernel_of};
 use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout, PartFields};
 use ftsort_kernels::test_size::sized;
 
@@ -187,6 +187,37 @@ fn every_algorithm_sorts_every_distribution() {
                 shares(&*algorithm, &*kernel, &members, &bytes_of(&inputs), false);
             }
         }
+    }
+}
+
+/// The bitonic merge is not stable, but every record is there once.
+#[test]
+fn the_bitonic_merge_keeps_all_records_with_equal_keys() {
+    let kernel = kernel_of(8, KeyKind::I32);
+    for ranks in [1, 2, 4, 8] {
+        let all = 16 * ranks as i32;
+        let mut pairs: Vec<[i32; 2]> = (0..all).map(|tag| [tag.min(all - tag) / 4, tag]).collect();
+        let inputs = pairs.chunks(16);
+        let inputs: Vec<Vec<u8>> = inputs
+            .map(|input| bytemuck::cast_slice(input).to_vec())
+            .collect();
+        let members = Members::new(Rank(0), ranks);
+        let sort = Method::Bitonic(Shape::Bitonic).on(&*kernel, members.cube().dimension());
+        let (versions, _) = run_nodes(&*sort, &members, &inputs).unwrap();
+        let blocks = versions[versions.len() - 1].values();
+        let found = blocks.flat_map(|block| {
+            let runs = block.runs.iter();
+            let mut pairs: Vec<[i32; 2]> = runs
+                .flat_map(|run| run.data.chunks(8).map(bytemuck::pod_read_unaligned))
+                .collect();
+            pairs.sort_unstable();
+            pairs
+        });
+        let mut found: Vec<[i32; 2]> = found.collect();
+        assert!(found.is_sorted_by_key(|pair| pair[0]), "{found:?}");
+        found.sort_unstable();
+        pairs.sort_unstable();
+        assert_eq!(found, pairs);
     }
 }
 
