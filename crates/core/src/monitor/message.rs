@@ -325,6 +325,32 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_names_a_rank_beyond_the_group_is_refused() {
+        let last = Rank(5);
+        let subject = |rank| RejoinSubject {
+            rank,
+            counter: 1,
+            voters: 0,
+        };
+        let ballot = Ballot { round: 0, by: last };
+        let messages = [
+            MonitorMessage::Counters(vec![(last, 1)]),
+            MonitorMessage::Events {
+                origin: last,
+                number: 0,
+                updates: CounterUpdates::new(),
+            },
+            MonitorMessage::Request(subject(last)),
+            MonitorMessage::Vote(subject(Rank(0)), PaxosMessage::Prepare(ballot)),
+        ];
+        for message in messages {
+            let bytes = message.encode();
+            assert_eq!(MonitorMessage::decode(5, &bytes), None);
+            assert_eq!(MonitorMessage::decode(6, &bytes), Some(message));
+        }
+    }
+
+    #[test]
     fn messages_are_small() {
         let test = MonitorMessage::Test {
             number: 30_000,
