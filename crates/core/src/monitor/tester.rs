@@ -346,6 +346,20 @@ mod tests {
         assert_eq!(passes(&tests), [0, 0]);
     }
 
+    /// A tester that was outside the group counts anew. A reply to a test before that still enters the means.
+    #[test]
+    fn a_row_ends_when_its_tester_stops() {
+        let mut tests = warmed_up(MonitorOptions::default());
+        let begun = tests.begin(100.0, &[Rank(1)]);
+        tests.stop();
+        assert_eq!(tests.passes(Rank(1)), 0);
+        tests.reply(100.5, Rank(1), begun[0].1, ANSWER);
+        let last_reply = tests.tested(Rank(1)).and_then(|tested| tested.last_reply);
+        assert_eq!(last_reply, Some(0.5));
+        run_interval(&mut tests, 101.0, &[0.01]);
+        assert_eq!(tests.passes(Rank(1)), 1);
+    }
+
     #[test]
     fn the_first_test_may_outlast_the_interval() {
         let mut tests = tests(MonitorOptions::default());
