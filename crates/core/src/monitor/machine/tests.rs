@@ -218,6 +218,7 @@ fn a_rank_that_a_commit_excludes_comes_back_after_as_many_tests() {
 fn a_rank_that_is_fast_for_one_tester_does_not_come_back() {
     let options = MonitorOptions {
         learn_late: false,
+        zeta: 4,
         ..MonitorOptions::default()
     };
     let mut network = TestNetwork::new(6, &options);
@@ -226,6 +227,12 @@ fn a_rank_that_is_fast_for_one_tester_does_not_come_back() {
     network.run_until(62.0);
     network.fast_for = Some(Rank(0));
     network.run_until(120.0);
+    assert_eq!(network.counters(), of(6, &[(3, 1)]));
+    // It needs more than half of zeta tests in a row for a vote.
+    for time in 120..180 {
+        network.test_seconds[3] = if time % 3 == 0 { 0.9 } else { 0.01 };
+        network.run_until(f64::from(time + 1));
+    }
     assert_eq!(network.counters(), of(6, &[(3, 1)]));
 }
 
@@ -318,6 +325,28 @@ fn lost_and_duplicated_messages_only_delay() {
     }
 }
 
+/// Begins an interval of a monitor of five ranks. Returns the replies to its tests.
+fn replies_to_tests(monitor: &mut Monitor, start: f64) -> Vec<(Rank, Vec<u8>)> {
+    let actions = monitor.tick(start.max(monitor.next_wake())).into_iter();
+    let replies = actions.filter_map(|action| {
+        let Action::Send { to, message } = action else {
+            panic!("the monitor was not asked")
+        };
+        let Some(MonitorMessage::Test { number, digest }) = MonitorMessage::decode(5, &message)
+        else {
+            return None;
+        };
+        let reply = MonitorMessage::Reply {
+            number,
+            answer: count_primes(DEFAULT_LIMIT),
+            digest,
+            updates: CounterUpdates::new(),
+        };
+        Some((to, reply.encode()))
+    });
+    replies.collect()
+}
+
 #[test]
 fn a_stalled_tester_excludes_all_unless_it_doubts_itself() {
     for self_doubt in [false, true] {
@@ -330,25 +359,8 @@ fn a_stalled_tester_excludes_all_unless_it_doubts_itself() {
             // In the last interval the monitor runs only when the next one is due.
             let delay = if interval == 19 { 0.9 } else { 0.01 };
             let start = f64::from(interval);
-            let actions = monitor.tick(start.max(monitor.next_wake()));
-            for action in actions {
-                let Action::Send { to, message } = action else {
-                    panic!("the monitor was not asked")
-                };
-                let Some(MonitorMessage::Test { number, digest }) =
-                    MonitorMessage::decode(5, &message)
-                else {
-                    continue;
-                };
-                let answer = count_primes(DEFAULT_LIMIT);
-                let updates = CounterUpdates::new();
-                let reply = MonitorMessage::Reply {
-                    number,
-                    answer,
-                    digest,
-                    updates,
-                };
-                monitor.receive(start + delay, to, &reply.encode());
+            for (from, reply) in replies_to_tests(&mut monitor, start) {
+                monitor.receive(start + delay, from, &reply);
             }
         }
         monitor.tick(20.0);
@@ -359,6 +371,34 @@ fn a_stalled_tester_excludes_all_unless_it_doubts_itself() {
             .count();
         assert_eq!(out, if self_doubt { 0 } else { 4 });
     }
+}
+
+/// The times of intervals of self-doubt enter the means, although other late ones do not.
+#[test]
+fn a_tester_that_has_become_slower_itself_still_finds_a_slow_rank() {
+    let options = MonitorOptions {
+        self_doubt: true,
+        learn_late: false,
+        ..MonitorOptions::default()
+    };
+    let mut monitor = Monitor::new(Rank(0), 5, options, 0.0);
+    for interval in 0..80 {
+        let start = f64::from(interval);
+        for (from, reply) in replies_to_tests(&mut monitor, start) {
+            let time = start
+                + match (interval, from) {
+                    (0..20, _) => 0.01,
+                    (79, Rank(4)) => 0.9,
+                    _ => 0.2,
+                };
+            while monitor.next_wake() < time {
+                monitor.tick(monitor.next_wake());
+            }
+            monitor.receive(time, from, &reply);
+        }
+    }
+    monitor.tick(80.0);
+    assert_eq!(monitor.counters(), [0, 0, 0, 0, 1]);
 }
 
 #[test]
