@@ -28,6 +28,11 @@ pub(super) fn judge_loss_of_copies(
     for (_, more) in &outcome.agreed_failures {
         let mut after = members.faulty().clone();
         after.extend(&RankSet::of(trial.ranks, more.iter().copied()));
+        if more.iter().all(|rank| outcome.absent.contains(rank)) {
+            // A failure before this job lost no data of it.
+            members.absorb(&after);
+            continue;
+        }
         let is_later = known.iter().all(|rank| members.is_faulty(*rank));
         is_possible |= placements.iter().any(|excluded| {
             let mut placed = members.clone();
@@ -91,5 +96,38 @@ impl Copies {
             let misses_pieces = || receivers.iter().any(|receiver| is_missing(&receiver));
             others_failed && (failed.contains(*owner) || self.of_pieces && misses_pieces())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftsort_kernels::error::{Error, Status};
+
+    #[test]
+    fn failures_before_a_job_do_not_excuse_a_loss_in_it() {
+        let trial = Trial {
+            ranks: 8,
+            ..Trial::default()
+        };
+        let ranks = |ranks: &[u32]| ranks.iter().copied().map(Rank).collect::<Vec<Rank>>();
+        let judged = |absent: &[u32], lost: u32| {
+            let outcome = SortOutcome {
+                result: Err(Error::new(Status::DataLost, "")),
+                absent: ranks(absent),
+                idle_spares: Vec::new(),
+                agreed_failures: vec![(1, ranks(&[0, 1])), (2, ranks(&[3, 6]))],
+                failed: ranks(&[0, 1, 3, 6]),
+                failed_at_commit: Some(ranks(&[0, 1])),
+                failed_at_earlier_commits: Vec::new(),
+                lost: ranks(&[lost]),
+                excluded: Vec::new(),
+                weights: Vec::new(),
+            };
+            judge_loss_of_copies(&trial, 1, &ranks(&[0, 1]), &outcome)
+        };
+        assert_eq!(judged(&[], 0), None);
+        let wrong = judged(&[0, 1], 3).unwrap();
+        assert!(wrong.contains("a holder of the data"), "{wrong}");
     }
 }
