@@ -4,6 +4,7 @@
 //! printed, parsed, made smaller and put into a test. [`run`] runs it and [`judge`] says whether the result is
 //! correct. [`draw`] and [`exhaust`] look for trials with wrong results: with random seeds, or with every failure.
 
+mod completeness;
 mod conformance;
 mod copy_loss;
 mod custom_loop;
@@ -13,6 +14,8 @@ mod explore;
 mod line;
 mod many;
 mod oracle;
+#[cfg(test)]
+mod oracle_tests;
 mod parity_loss;
 mod run;
 mod scripted_policy;

@@ -1,5 +1,6 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
+use super::completeness::judge_completeness;
 use super::copy_loss::judge_loss_of_copies;
 use super::early_loss::judge_early_loss;
 use super::many::expected;
@@ -294,14 +295,9 @@ fn judge_contents(
     if wrong.is_some() {
         return wrong;
     }
-    let count: usize = results.iter().map(|(_, result)| records_of(result)).sum();
     let all_here = living.len() == members.survivors().count();
-    (all_here && count != expected.len()).then(|| {
-        format!(
-            "the result of array {array} has {count} records instead of {}",
-            expected.len()
-        )
-    })
+    let incomplete = judge_completeness(trial, &results, expected, all_here);
+    incomplete.map(|text| format!("array {array}: {text}"))
 }
 
 /// Whether the rank was alive and no idle spare when the job began.
@@ -431,16 +427,10 @@ fn wrong_record(trial: &Trial, block: &ResultBlock, expected: &[TestRecord]) -> 
     let Some(expected) = expected.get(start..end) else {
         return Some(format!("node {node} has records {start} to {end} of {all}"));
     };
-    // The digest of a block is one for all arrays.
-    let swaps = |words: &String| words.contains("swap");
-    if trial.arrays > 1 && trial.corruptions.iter().any(swaps) {
+    if may_swap_arrays(trial) {
         return None;
     }
-    // The checks detect a wrong order of keys, and not of records with equal keys.
-    let changes_order = |words: &String| words.contains("order") || words.contains("swap");
-    // The bitonic merge is not stable.
-    let keys_only = trial.algorithm == Method::Bitonic(Shape::Bitonic)
-        || trial.corruptions.iter().any(changes_order);
+    let keys_only = keeps_order_of_keys_only(trial);
     let is_wrong =
         |one: &TestRecord, other: &TestRecord| one.key != other.key || !keys_only && one != other;
     let mut pairs = records.iter().zip(expected).zip(start..);
@@ -448,6 +438,21 @@ fn wrong_record(trial: &Trial, block: &ResultBlock, expected: &[TestRecord]) -> 
     Some(format!(
         "record {place} of {all}, of node {node}, is {found:?} instead of {expected:?}"
     ))
+}
+
+/// Whether records of different arrays may be exchanged, because the digest of a block is one for all arrays.
+pub(super) fn may_swap_arrays(trial: &Trial) -> bool {
+    let swaps = |words: &String| words.contains("swap");
+    trial.arrays > 1 && trial.corruptions.iter().any(swaps)
+}
+
+/// Whether records with equal keys may be in any order.
+pub(super) fn keeps_order_of_keys_only(trial: &Trial) -> bool {
+    // The checks detect a wrong order of keys, and not of records with equal keys.
+    let changes_order = |words: &String| words.contains("order") || words.contains("swap");
+    // The bitonic merge is not stable.
+    trial.algorithm == Method::Bitonic(Shape::Bitonic)
+        || trial.corruptions.iter().any(changes_order)
 }
 
 /// Checks that more ranks failed at once than the store protects against. The ranks that failed after the last commit
