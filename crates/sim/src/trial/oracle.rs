@@ -466,6 +466,16 @@ fn judge_data_loss(
     if outcome.lost.is_empty() {
         return Some("data loss is reported without the owner of the lost data".into());
     }
+    // A loop of the program's own keeps its states, also those of a failed rank's node, from job to job.
+    let mut lost = outcome.lost.iter().filter(|_| !trial.custom_loop);
+    if let Some(rank) = lost.find(|rank| outcome.absent.contains(rank)) {
+        return Some(format!(
+            "the data of rank {rank} are reported as lost, although it had none in this job"
+        ));
+    }
+    if outcome.failed.len() == outcome.absent.len() {
+        return Some("data loss is reported, although no rank failed in this job".into());
+    }
     let partitioned =
         |failure: &Failure| failure.mode == FailureMode::Partition && trial.quorum <= 1;
     let unsynced = trial.power && !trial.sync;

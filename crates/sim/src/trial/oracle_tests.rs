@@ -2,6 +2,7 @@
 
 use crate::trial::{ResultBlock, Trial, TrialRun, judge, run};
 use ftsort_core::members::Rank;
+use ftsort_kernels::error::{Error, Status};
 
 /// Judges a trial after a change of its run, which must be correct before. Returns the error that is found.
 fn judge_changed(line: &str, change: impl FnOnce(&mut TrialRun)) -> String {
@@ -37,4 +38,22 @@ fn a_record_in_the_place_of_another_one_with_its_key_is_detected() {
         records[0] = records[1];
     });
     assert!(wrong.contains("is in the place of"), "{wrong}");
+}
+
+/// Rank 0 fails in the first job, and rank 3 is excluded.
+#[test]
+fn a_loss_of_data_that_were_not_in_the_job_is_detected() {
+    let line = "ranks=4 records=6 sorts=2 exclusions=3/1@1 failures=0@9";
+    for (lost, text) in [
+        (Rank(0), "had none in this job"),
+        (Rank(3), "no rank failed in this job"),
+    ] {
+        let wrong = judge_changed(line, |run| {
+            for outcome in run.outcomes[1].iter_mut().flatten() {
+                outcome.result = Err(Error::new(Status::DataLost, ""));
+                outcome.lost = vec![lost];
+            }
+        });
+        assert!(wrong.contains(text), "{wrong}");
+    }
 }

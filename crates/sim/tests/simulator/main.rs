@@ -509,6 +509,9 @@ fn trials_that_detect_generated_changes_are_correct() {
          fan_out=2 tagged=1 tree=merge sink=1 failures=1@3,0@162z,3@31z,4@127z",
         // A rank that is excluded keeps the block that it had as a copy, and the new executor fails.
         "ranks=3 seed=1 records=0 keys=1 algorithm=bitonic store=memory:2 exclusions=2/1@2 failures=0@18,1@59",
+        // A rank had failed before the call, in which the only rank that knew which data were lost fails.
+        "ranks=4 seed=3389 records=0 keys=1 store=directory sorts=2 dense=1 speeds=3/3@3:5 spares=1 \
+         failures=3@102,0@7,2@80",
     ] {
         expect_correct(&parse(line));
     }
