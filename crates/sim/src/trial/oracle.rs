@@ -108,6 +108,8 @@ fn judge_job(
         status if REFUSED.contains(&status) && !trial.refusals.is_empty() => None,
         Status::Callback if trial.lies && first.failed != first.absent => None,
         Status::Callback if may_reload_another_input(trial) => None,
+        // A copy of the unknown input was right, and a wrong one took its place after the copy was lost.
+        Status::Corrupt if trial.lies && has_unknown_input(run, job, first) => None,
         Status::Corrupt => judge_corruption(trial, first, error),
         // A corrupt replica counts as none.
         Status::DataLost if !trial.corruptions.is_empty() => judge_corruption(trial, first, error),

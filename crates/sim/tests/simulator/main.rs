@@ -546,9 +546,12 @@ fn trials_that_had_wrong_results_before_are_correct() {
         // The trials below were correct, and the oracle or the simulator was wrong: about a changed input that is reloaded,
         // the file of a later call, the input of an idle spare, two equal versions of an input, an excluded rank, a file that
         // the only survivor could not read, an input that equals one of which its owner had sent a copy, and a changed input
-        // of many arrays, and failures that two agreements told within one step.
+        // of many arrays, failures that two agreements told within one step, and a reloaded input that differs from a copy
+        // of it that was lost.
         "ranks=8 seed=27198 records=1 keys=4 algorithm=hyperquicksort store=parity:1:8 exclusions=0/1@2 failures=1@158,\
          5@167,6@247,0@310",
+        "ranks=5 seed=86001809 records=2 keys=1 algorithm=samplesort_2 store=memory:1 repair=shrink hosts=2 fan_out=2 \
+         tagged=1 checks=1 reloads=1 lies=1 damage=1 failures=2@9,0@87,3@54",
         "ranks=3 seed=51762599 records=1 keys=1 algorithm=samplesort store=memory:2 hosts=3 arrays=1 protects=1 tagged=1 \
          checks=1 corrupt=2~0.input.key/386572 quorum=2",
         "ranks=3 seed=50005962 records=3 keys=1 algorithm=quickmerge store=reload protects=1 tagged=1 checks=1 \
