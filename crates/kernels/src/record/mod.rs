@@ -117,8 +117,7 @@ impl Layout {
     }
 
     /// Returns the layout with the same keys in records of another size, in which the offsets of all keys are greater
-    /// by `shift`. The records are of another type, so the new layout
-    /// has no number of [`Layout::with_type_id`].
+    /// by `shift`. The records are of another type, so the new layout has no number of [`Layout::with_type_id`].
     ///
     /// # Errors
     /// `Status::Argument` if a key is not within the new record, or if a comparator compares whole records.

@@ -31,23 +31,22 @@ pub(super) fn judge_loss_of_parity(
     if is_beyond(&known, &failed) {
         return None;
     }
-    // A new placement brings blocks to other ranks.
-    let places_anew = !trial.exclusions.is_empty() || !trial.speeds.is_empty();
     // An executor that gets a node before the inputs are committed gets its input, too.
     let moves_blocks =
         !trial.speeds.is_empty() || trial.exclusions.iter().any(|change| change.commit > 1);
-    let at_commits = outcome.failed_at_earlier_commits.iter();
-    let at_commits = at_commits
-        .map(|failed| ranks(failed))
-        .chain([known.clone()]);
-    let mut before = ranks(&outcome.absent);
-    for after in at_commits.filter(|_| moves_blocks) {
-        // These ranks failed within one step, maybe in several agreements.
-        if is_beyond(&before, &after) {
-            return None;
+    if moves_blocks {
+        // Ranks that fail between two commits may be told by several agreements.
+        let earlier = outcome.failed_at_earlier_commits.iter();
+        let mut before = ranks(&outcome.absent);
+        for after in earlier.map(|failed| ranks(failed)).chain([known.clone()]) {
+            if is_beyond(&before, &after) {
+                return None;
+            }
+            before = after;
         }
-        before = after;
     }
+    // A new placement brings blocks to other ranks.
+    let places_anew = !trial.exclusions.is_empty() || !trial.speeds.is_empty();
     let mut before = ranks(&outcome.absent);
     for (_, more) in outcome.agreed_failures.iter().filter(|_| places_anew) {
         let mut after = before.clone();

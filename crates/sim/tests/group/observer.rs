@@ -72,6 +72,12 @@ fn observed(rank: Rank) -> (Services, Rc<RefCell<Reports>>) {
     (services, reports)
 }
 
+/// This store, or otherwise one of files.
+fn or_files(store: &Option<StoreChoice>, files: &SharedFiles, handle: &RankHandle) -> StoreChoice {
+    let in_files = || store_in(files, handle, FileModel::default());
+    store.clone().unwrap_or_else(in_files)
+}
+
 #[test]
 fn the_observer_sees_commits_and_failures() {
     // The method, the round in which rank 1 fails, the store (None: files), and the rank that sends the block to rank 0.
@@ -95,11 +101,10 @@ fn the_observer_sees_commits_and_failures() {
     for (name, method, round, store, from) in cases {
         let files = SharedFiles::default();
         let outcomes = play(3, 1, move |rank, transport, handle| {
-            let in_files = || store_in(&files, &handle, FileModel::default());
             let config = GroupConfig {
                 method: Some(method),
                 failures: Plan::parse(&format!("1@{round}"))?,
-                store: store.clone().unwrap_or_else(in_files),
+                store: or_files(&store, &files, &handle),
                 ..GroupConfig::default()
             };
             let (services, reports) = observed(rank);
@@ -182,10 +187,9 @@ fn bytes_in_stores_are_counted() {
     let stored = |method, choice: Option<StoreChoice>| {
         let files = SharedFiles::default();
         let outcomes = play(4, 1, move |rank, transport, handle| {
-            let in_files = || store_in(&files, &handle, FileModel::default());
             let config = GroupConfig {
                 method: Some(method),
-                store: choice.clone().unwrap_or_else(in_files),
+                store: or_files(&choice, &files, &handle),
                 ..GroupConfig::default()
             };
             let mut group = Group::new(transport, config, services(rank))?;

@@ -126,6 +126,19 @@ fn check_merge(one: &[u64], other: &[u64]) {
     check(Sign::Float, float_order_32);
 }
 
+/// Calls a generic function with unsigned, signed and floating-point words of both sizes, and their order.
+macro_rules! check_all_words {
+    ($words:ident, $check:ident) => {
+        let narrow: Vec<u32> = $words.iter().map(|word| *word as u32).collect();
+        $check($words, Sign::Unsigned, |word| word);
+        $check($words, Sign::Signed, |word| word as i64);
+        $check($words, Sign::Float, float_order);
+        $check(&narrow, Sign::Unsigned, |word| word);
+        $check(&narrow, Sign::Signed, |word| word as i32);
+        $check(&narrow, Sign::Float, float_order_32);
+    };
+}
+
 /// Copies and divides unsigned, signed and floating-point words of both sizes, from different alignments.
 fn check_copy(words: &[u64]) {
     fn check<W: Word, O: Ord>(words: &[W], sign: Sign, order: impl Fn(W) -> O) {
@@ -151,13 +164,7 @@ fn check_copy(words: &[u64]) {
             }
         }
     }
-    let narrow: Vec<u32> = words.iter().map(|word| *word as u32).collect();
-    check(words, Sign::Unsigned, |word| word);
-    check(words, Sign::Signed, |word| word as i64);
-    check(words, Sign::Float, float_order);
-    check(&narrow, Sign::Unsigned, |word| word);
-    check(&narrow, Sign::Signed, |word| word as i32);
-    check(&narrow, Sign::Float, float_order_32);
+    check_all_words!(words, check);
 }
 
 /// Divides unsigned, signed and floating-point words of both sizes.
@@ -180,13 +187,7 @@ fn check_divide(words: &[u64]) {
             assert!(expected.get(high).is_none_or(is_divided), "{text}");
         }
     }
-    let narrow: Vec<u32> = words.iter().map(|word| *word as u32).collect();
-    check(words, Sign::Unsigned, |word| word);
-    check(words, Sign::Signed, |word| word as i64);
-    check(words, Sign::Float, float_order);
-    check(&narrow, Sign::Unsigned, |word| word);
-    check(&narrow, Sign::Signed, |word| word as i32);
-    check(&narrow, Sign::Float, float_order_32);
+    check_all_words!(words, check);
 }
 
 /// Returns pseudo-random numbers, changed by `shape`.

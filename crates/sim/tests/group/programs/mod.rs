@@ -253,7 +253,7 @@ fn play_program(program: &Program) -> std::result::Result<Vec<Record>, String> {
                 _ => false,
             };
             player.expect(is_known, || format!("{call:?}: {}", outcome.unwrap_err()));
-            // These two leave the list.
+            // These two calls do not change the list.
             if status == Status::Ok && !matches!(call, Agree | ChooseMethod) {
                 let lost = player.group.lost_ranks();
                 player.expect(lost.is_empty(), || format!("{call:?}: rank {lost} is lost"));
