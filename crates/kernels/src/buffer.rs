@@ -71,7 +71,8 @@ impl Storage {
         let pages = match fill {
             Fill::Zeroes => Pages::zeroed(len),
             Fill::Anything => Pages::unset(len),
-            Fill::Reserved => Pages::reserved(len),
+            Fill::Reserved if Pages::can_receive(len) => Pages::reserved(len),
+            Fill::Reserved => Pages::unset(len),
         };
         pages.map(Storage::Pages)
     }

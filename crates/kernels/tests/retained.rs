@@ -7,7 +7,8 @@ use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::pages::ProcessPages;
 
-const LEN: usize = 8 << 20;
+/// More than the system must keep of retained buffers.
+const LEN: usize = 48 << 20;
 
 /// One test at a time has buffers.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -70,4 +71,35 @@ fn retained_memory_is_given_back_before_memory_is_refused() {
     let _entered = budget.enter();
     let _buffer = Buffer::zeroed(LEN / 2).unwrap();
     assert_eq!(retained(), 0);
+}
+
+/// The sizes of a sort, of which some are almost the same. A buffer that is a little longer than its piece adds memory to it.
+#[test]
+fn buffers_of_the_same_sizes_use_the_same_memory_again() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _retention = ProcessPages::get().retain();
+    let sizes = [2_097_152, 2_097_152, 1_046_528, 1_046_464];
+    let round = |order: [usize; 4]| -> Vec<usize> {
+        let buffers = order.map(|index| Buffer::unset(sizes[index]).unwrap());
+        let mut addresses = buffers.map(|buffer| buffer.as_ptr().addr());
+        addresses.sort_unstable();
+        addresses.to_vec()
+    };
+    let first = round([0, 1, 2, 3]);
+    for order in [[3, 2, 1, 0], [0, 3, 1, 2], [2, 0, 3, 1], [0, 1, 2, 3]] {
+        assert_eq!(round(order), first, "{order:?}");
+    }
+}
+
+#[test]
+fn a_small_reserved_buffer_takes_a_retained_one() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _retention = ProcessPages::get().retain();
+    let address = |buffer: &Buffer| buffer.as_ptr().addr();
+    let before = address(&Buffer::unset(1 << 20).unwrap());
+    let mut reserved = Buffer::reserved(1 << 20, 1 << 20).unwrap();
+    assert_eq!(address(&reserved), before);
+    reserved.commit(1 << 20, &mut []);
+    reserved.fill(1);
+    assert_eq!(reserved.len(), 1 << 20);
 }

@@ -105,14 +105,6 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Returns the indices of these numbers in ascending order of the numbers, and equal numbers in their own order. Fast for
-/// numbers of which long stretches ascend.
-pub fn ascending(numbers: &[u64]) -> Vec<usize> {
-    let mut order: Vec<(u64, usize)> = numbers.iter().copied().zip(0..).collect();
-    order.sort_by_key(|(number, _)| *number);
-    order.into_iter().map(|(_, index)| index).collect()
-}
-
 /// Returns a kernel for `layout` that works on the threads of `pool`. A number of threads is a pool, too: 1 is the
 /// caller's thread alone.
 pub fn kernel_for(layout: &Layout, pool: impl Into<ThreadPool>) -> Box<dyn Kernel> {

@@ -37,13 +37,6 @@ pub struct Pages {
     needed: Range<usize>,
 }
 
-/// Writes to each page, so that the system does not reclaim it: bytes that are read twice have to be the same.
-fn prevent_reclaim(bytes: &mut [u8]) {
-    const SMALLEST_PAGE: usize = 4 << 10;
-    let first_of_pages = bytes.iter_mut().step_by(SMALLEST_PAGE);
-    first_of_pages.for_each(|byte| *byte = 0);
-}
-
 impl Pages {
     fn map(len: usize) -> Option<Pages> {
         Some(Pages {
@@ -66,11 +59,12 @@ impl Pages {
         let found = ProcessPages::get().lock().take(len);
         let mut pages = match found {
             None => Pages::reserved(len)?,
-            Some(FreePiece { mut map, to, .. }) => {
-                prevent_reclaim(&mut map[..to]);
+            Some(mut piece) => {
+                let to = piece.to;
+                piece.prevent_reclaim(0..to);
                 ProcessPages::get().lock().add_used(to);
                 Pages {
-                    map: Some(map),
+                    map: Some(piece.map),
                     committed: 0..to,
                     needed: 0..usize::MAX,
                 }
@@ -78,6 +72,11 @@ impl Pages {
         };
         pages.commit(len, &mut []);
         Some(pages)
+    }
+
+    /// Whether a reserved piece of this size has a whole unit, so that it can get memory of other pieces.
+    pub fn can_receive(len: usize) -> bool {
+        len + len / SLACK >= UNIT
     }
 
     /// Reserves address space for at least `len` bytes, which have to be committed before they are written. Returns
@@ -164,15 +163,12 @@ impl Drop for Pages {
         if state.retentions == 0 {
             return;
         }
-        // SAFETY: the bytes are written before they are read again.
-        #[cfg(target_os = "linux")]
-        let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::Free) };
         let Range {
             start: from,
             end: to,
         } = self.committed;
         if from == 0 || first_unit(&map, from, to).is_some() {
-            state.free.push(FreePiece { map, from, to });
+            state.retain(FreePiece::new(map, from, to));
         }
         state.shrink();
     }

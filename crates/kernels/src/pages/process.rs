@@ -3,19 +3,24 @@
 //! Address space and resident memory belong to the process, so that there is one such object, whichever groups and
 //! threads use it. How much memory a group may use is another question (`memory`). It must never hand out memory twice.
 
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memmap2::MmapMut;
 
+use super::SLACK;
 use super::remap::{first_unit, most_bytes, move_memory};
-use super::{SLACK, prevent_reclaim};
+
+/// The system must not reclaim so many bytes of the pieces that were retained last. To let it reclaim a piece, and to
+/// prevent that again, takes up to a tenth of the time of a sort of some MiB.
+const HELD: usize = 32 << 20;
 
 /// The pages of this process that no [`super::Pages`] uses and that are retained for the next one.
 ///
 /// The system hands out pages of zeroes, and to fault these in takes longer than anything else in a sort but the
 /// sorting itself. As long as a [`Retention`] exists, pieces that are dropped are therefore retained and reused as
-/// they are. Pieces in use and retained pieces together never take more memory than was in use at once, and the system
-/// may reclaim retained pages whenever it is short of memory (`MADV_FREE`).
+/// they are. Pieces in use and retained pieces together take hardly more memory than was in use at once, and the system
+/// may reclaim all but [`HELD`] bytes of retained pages whenever it is short of memory (`MADV_FREE`).
 #[derive(Debug)]
 pub struct ProcessPages {
     state: Mutex<State>,
@@ -52,6 +57,8 @@ pub(super) struct FreePiece {
     pub map: MmapMut,
     pub from: usize,
     pub to: usize,
+    /// Whether the system may reclaim the pages.
+    pub is_reclaimable: bool,
 }
 
 impl ProcessPages {
@@ -98,8 +105,34 @@ impl Drop for Retention {
 }
 
 impl FreePiece {
+    pub fn new(map: MmapMut, from: usize, to: usize) -> FreePiece {
+        FreePiece {
+            map,
+            from,
+            to,
+            is_reclaimable: false,
+        }
+    }
+
     pub fn bytes(&self) -> usize {
         self.to - self.from
+    }
+
+    fn allow_reclaim(&mut self) {
+        self.is_reclaimable = true;
+        // SAFETY: the bytes are written before they are read again.
+        #[cfg(target_os = "linux")]
+        let _ = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::Free) };
+    }
+
+    /// Prevents that the system reclaims some bytes, by writing to each of their pages: bytes that are read twice have to
+    /// be the same.
+    pub fn prevent_reclaim(&mut self, bytes: Range<usize>) {
+        const SMALLEST_PAGE: usize = 4 << 10;
+        if self.is_reclaimable {
+            let first_of_pages = self.map[bytes].iter_mut().step_by(SMALLEST_PAGE);
+            first_of_pages.for_each(|byte| *byte = 0);
+        }
     }
 
     fn has_unit(&self) -> bool {
@@ -112,6 +145,23 @@ impl State {
         self.free.iter().map(FreePiece::bytes).sum()
     }
 
+    /// Retains a piece that is not in use any more.
+    pub fn retain(&mut self, piece: FreePiece) {
+        self.free.push(piece);
+        let mut held = 0;
+        for piece in self
+            .free
+            .iter_mut()
+            .rev()
+            .filter(|piece| !piece.is_reclaimable)
+        {
+            held += piece.bytes();
+            if held > HELD {
+                piece.allow_reclaim();
+            }
+        }
+    }
+
     /// Removes and returns the smallest free piece of at least `len` bytes that is at most twice as large. Some of its
     /// last bytes may have no memory yet.
     pub fn take(&mut self, len: usize) -> Option<FreePiece> {
@@ -122,7 +172,7 @@ impl State {
         let pieces = self.free.iter().enumerate();
         let (index, _) = pieces
             .filter(|(_, piece)| fits(piece))
-            .min_by_key(|(_, piece)| piece.bytes())?;
+            .min_by_key(|(_, piece)| (piece.bytes(), piece.is_reclaimable))?;
         Some(self.free.remove(index))
     }
 
@@ -141,12 +191,12 @@ impl State {
         let Some(source) = first_unit(&piece.map, piece.from, piece.to) else {
             return false;
         };
+        piece.prevent_reclaim(source.clone());
         let end = source.end;
         if !move_memory(&mut piece.map[source], unit) {
             return false;
         }
         piece.from = end;
-        prevent_reclaim(unit);
         if !piece.has_unit() {
             // The rest is too small for another donation.
             self.free.remove(index);
@@ -159,10 +209,13 @@ impl State {
         self.used.saturating_add(self.free_bytes()) <= most_bytes()
     }
 
-    /// Gives free pieces back to the system, the oldest first, until free and used bytes together are at most the peak.
+    /// Gives free pieces back to the system, the oldest first, until free and used bytes together exceed the peak by at
+    /// most one part in [`SLACK`]. Otherwise a piece would go that the next sort needs, and for a few bytes, since pieces
+    /// serve somewhat longer ones.
     pub fn shrink(&mut self) {
+        let most = self.peak + self.peak / SLACK;
         let mut free = self.free_bytes();
-        while !self.free.is_empty() && self.used + free > self.peak {
+        while !self.free.is_empty() && self.used + free > most {
             free -= self.free.remove(0).bytes();
         }
     }

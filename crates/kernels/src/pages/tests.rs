@@ -6,11 +6,7 @@ use super::*;
 fn free_piece(len: usize, fill: u8) -> FreePiece {
     let mut map = MmapMut::map_anon(len).unwrap();
     map.fill(fill);
-    FreePiece {
-        map,
-        from: 0,
-        to: len,
-    }
+    FreePiece::new(map, 0, len)
 }
 
 /// Returns a state that retains these pieces and uses nothing.
@@ -84,11 +80,7 @@ fn a_broken_piece_donates_first_and_small_pieces_stay_whole() {
 fn a_piece_serves_somewhat_longer_ones_too() {
     let mut pages = Pages::unset(40 * UNIT).unwrap();
     pages.fill(1);
-    let piece = FreePiece {
-        map: pages.map.take().unwrap(),
-        from: 0,
-        to: pages.committed.end,
-    };
+    let piece = FreePiece::new(pages.map.take().unwrap(), 0, pages.committed.end);
     // The piece is no longer counted by `drop`.
     ProcessPages::get().lock().used -= piece.to;
     let mut state = state_of(vec![piece]);
@@ -136,6 +128,59 @@ fn retained_and_used_bytes_do_not_exceed_the_peak() {
         state.take(3 << 20).map(|piece| piece.bytes()),
         Some(4 << 20)
     );
+}
+
+#[test]
+fn few_bytes_more_than_the_peak_take_no_piece_away() {
+    let pieces = [32 << 20, 31 << 20].map(|len| free_piece(len, 0));
+    let mut state = state_of(pieces.into());
+    assert!(state.take(32 << 20).is_some());
+    state.used = 32 << 20;
+    state.add_used(1 << 20);
+    assert_eq!(state.free.len(), 1);
+    state.add_used(1 << 20);
+    assert_eq!(state.free.len(), 0);
+}
+
+#[test]
+fn the_system_may_reclaim_all_pieces_but_the_last_ones() {
+    let mut state = state_of(Vec::new());
+    let reclaimable = |state: &State| -> Vec<bool> {
+        let pieces = state.free.iter();
+        pieces.map(|piece| piece.is_reclaimable).collect()
+    };
+    for (len, expected) in [
+        (20 << 20, vec![false]),
+        (12 << 20, vec![false, false]),
+        (1 << 20, vec![true, false, false]),
+        (64 << 20, vec![true, true, true, true]),
+        (1 << 20, vec![true, true, true, true, false]),
+    ] {
+        state.retain(free_piece(len, 1));
+        assert_eq!(reclaimable(&state), expected);
+    }
+    let mut held = state.take(1 << 20).unwrap();
+    held.prevent_reclaim(0..1 << 20);
+    assert!(!held.is_reclaimable && held.map[0] == 1);
+    let mut given = state.take(20 << 20).unwrap();
+    given.map.fill(1);
+    given.prevent_reclaim(0..20 << 20);
+    let written = given.map.iter().filter(|byte| **byte == 0).count();
+    assert_eq!(written, (20 << 20) / (4 << 10));
+}
+
+#[test]
+fn a_buffer_without_a_whole_unit_gets_all_of_its_memory_at_once() {
+    // The mapping is longer than the piece.
+    let least = UNIT - UNIT / (SLACK + 1);
+    assert!(!Pages::can_receive(least - 1) && Pages::can_receive(least + 1));
+    for len in [least, UNIT, UNIT + 1] {
+        let mut out = Pages::reserved(len).unwrap();
+        let mut source = Pages::zeroed(4 * UNIT).unwrap();
+        source.release_around(4 * UNIT..4 * UNIT);
+        out.commit(len, &mut [&mut source]);
+        assert!(source.committed(4 * UNIT) < 4 * UNIT, "{len}");
+    }
 }
 
 /// Returns how many of `bytes` are in memory.
@@ -222,11 +267,7 @@ fn released_bytes_on_both_sides_of_the_needed_ones_are_donated() {
 #[test]
 fn memory_is_not_moved_beside_very_many_bytes() {
     let mut state = State {
-        free: vec![FreePiece {
-            map: map(4 * UNIT).unwrap(),
-            from: 0,
-            to: 4 * UNIT,
-        }],
+        free: vec![FreePiece::new(map(4 * UNIT).unwrap(), 0, 4 * UNIT)],
         used: usize::MAX - 8 * UNIT,
         peak: usize::MAX,
         retentions: 1,
