@@ -7,7 +7,8 @@
 
 use super::PivotRule;
 use super::method::Method;
-use super::pivot::{Division, most_samples, sample_bytes};
+use super::pivot::{Division, most_samples};
+use super::proposed_samples::sample_bytes;
 
 /// The parameters of a network, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,7 +9,7 @@
 //! average. Must never: depend on failures, except through the weights of the two halves.
 
 use super::pivot::{self, Cut, Division};
-use super::{PivotRule, of_sorted_pieces};
+use super::{PivotRule, of_sorted_pieces, proposed_samples};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
@@ -87,7 +87,7 @@ impl Algorithm for HyperQuickSort<'_> {
         Ok(match self.rule {
             PivotRule::Sampled => {
                 let samples = pivot::sample(block, self.division(at.round), self.kernel);
-                pivot::encode_samples(&samples)
+                proposed_samples::encode_samples(&samples)
             }
             PivotRule::Paper if at.node == subcube.root() => {
                 let median = pivot::even_splitters(block, HALVES, self.kernel);
@@ -100,7 +100,7 @@ impl Algorithm for HyperQuickSort<'_> {
 
     fn unite_proposals(&self, _at: &RoundContext<'_>, proposals: Proposals) -> Result<Proposals> {
         match self.rule {
-            PivotRule::Sampled => pivot::thinned(proposals, HALVES, self.kernel),
+            PivotRule::Sampled => proposed_samples::thinned(proposals, HALVES, self.kernel),
             PivotRule::Paper => Ok(proposals),
         }
     }
@@ -132,7 +132,7 @@ impl Algorithm for HyperQuickSort<'_> {
 
     fn proposal_limit(&self, round: u32) -> usize {
         let size = self.kernel.record_bytes();
-        pivot::samples_limit(self.division(round), size).max(Cut::encoded_bytes(size))
+        proposed_samples::samples_limit(self.division(round), size).max(Cut::encoded_bytes(size))
     }
 
     fn decision_limit(&self, _round: u32) -> usize {

@@ -5,9 +5,8 @@
 
 use std::ops::Range;
 
-use super::pivot::{
-    ALL_LOWER, ALL_UPPER, AT, Cut, CutPoint, Sample, decode_samples, sample_bytes, undecodable,
-};
+use super::pivot::{ALL_LOWER, ALL_UPPER, AT, Cut, CutPoint, Sample, undecodable};
+use super::proposed_samples::{decode_samples, sample_bytes};
 use crate::engine::Proposals;
 use crate::vcube::Node;
 use crate::wire::{Reader, VARINT_BYTES, VARINT_U32_BYTES, Writer};
@@ -47,7 +46,7 @@ impl KeyBytes {
         message.finish()
     }
 
-    /// Returns proposals of samples with whole records, as [`encode_samples`](super::pivot::encode_samples) writes them.
+    /// Returns proposals of samples with whole records, as [`encode_samples`](super::proposed_samples::encode_samples) writes them.
     ///
     /// # Errors
     /// `Status::Memory`: whole records may take much more memory than their keys.

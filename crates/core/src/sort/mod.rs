@@ -27,6 +27,7 @@ mod merge_and_place;
 mod merging;
 mod method;
 pub(crate) mod pivot;
+mod proposed_samples;
 mod quickmerge;
 mod samplesort;
 mod sft_bitonic;

@@ -7,21 +7,21 @@
 use std::cmp::Ordering;
 use std::slice::ChunksExact;
 
+use super::proposed_samples::{InOrder, all_samples, thin};
 use crate::block::{Block, Run};
-use crate::engine::Proposals;
 use crate::vcube::Node;
 use crate::wire::Reader;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
-use ftsort_kernels::kernel::{Kernel, ascending};
+use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::random::SplitMix;
 
 /// The number of samples for each part into which a block is cut. If one node has all records, half of the
 /// distance between two samples is 2 % of a part.
-const SAMPLES_PER_PART: usize = 24;
+pub(super) const SAMPLES_PER_PART: usize = 24;
 
 /// The bytes that the samples of all blocks may take together where records are so large that a block has at most 16.
-const MOST_BYTES_OF_ALL: usize = 64 << 20;
+pub(super) const MOST_BYTES_OF_ALL: usize = 64 << 20;
 
 /// The blocks that are cut alike, and into how many parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl<'a> CutPoint<&'a [u8]> {
     }
 
     /// Decodes as [`CutPoint::decode`], without a copy of the record.
-    fn read(bytes: &'a [u8], record_bytes: usize) -> Result<CutPoint<&'a [u8]>> {
+    pub(super) fn read(bytes: &'a [u8], record_bytes: usize) -> Result<CutPoint<&'a [u8]>> {
         let mut fields = Reader::new(bytes);
         let mut point = || {
             let record = fields.bytes(record_bytes)?;
@@ -249,10 +249,38 @@ impl<'a> Cut<&'a [u8]> {
 /// Returns evenly spaced records of a block that is to be cut. Their weights add up to the block's size in records.
 /// A small block has fewer samples, because comparing more of them would take longer than sorting the block.
 pub fn sample<'a>(block: &'a Block, division: Division, kernel: &dyn Kernel) -> Vec<Sample<'a>> {
-    const RECORDS_PER_SAMPLE: usize = 16;
+    sample_by(block, division, |total| total / RECORDS_PER_SAMPLE, kernel)
+}
+
+/// Returns samples as [`sample`] does, for one round in which all cuts are made. A smaller block has fewer samples: the
+/// root handles those of all blocks while the other nodes wait, and balance saves less time if there are few records.
+pub fn sample_once<'a>(
+    block: &'a Block,
+    division: Division,
+    kernel: &dyn Kernel,
+) -> Vec<Sample<'a>> {
+    const SAMPLES_OF_SMALL: usize = 128;
+    const RECORDS_PER_SAMPLE_OF_LARGE: usize = 2048;
+    let enough = |total: usize| {
+        let of_small = (total / RECORDS_PER_SAMPLE).min(SAMPLES_OF_SMALL);
+        of_small.max(total / RECORDS_PER_SAMPLE_OF_LARGE)
+    };
+    sample_by(block, division, enough, kernel)
+}
+
+/// A small block has a sample for so many records.
+const RECORDS_PER_SAMPLE: usize = 16;
+
+/// `enough`: the number of samples for a number of records, if there are not many parts.
+fn sample_by<'a>(
+    block: &'a Block,
+    division: Division,
+    enough: impl Fn(usize) -> usize,
+    kernel: &dyn Kernel,
+) -> Vec<Sample<'a>> {
     let size = kernel.record_bytes();
     let total = block.bytes() / size;
-    let enough = (SAMPLES_PER_PART * division.parts).max(total / RECORDS_PER_SAMPLE);
+    let enough = (SAMPLES_PER_PART * division.parts).max(enough(total));
     let wanted = total.min(most_samples(division, size)).min(enough);
     spaced_samples(block, wanted, |_| WHOLE / 2, kernel)
 }
@@ -273,9 +301,9 @@ pub fn scattered_samples<'a>(
         let number = SplitMix::new(u64::from(node.0) << 32 ^ run as u64).below(WHOLE.into());
         number as u32
     };
-    let mut samples = spaced_samples(block, drawn, place, kernel);
+    let samples = spaced_samples(block, drawn, place, kernel);
     if samples.len() > most {
-        samples = thin(in_order(samples, kernel), most);
+        return thin(&InOrder::of(samples, kernel), most);
     }
     samples
 }
@@ -321,27 +349,6 @@ pub fn spaced_samples<'a>(
     samples
 }
 
-/// Returns samples as a message.
-pub fn encode_samples(samples: &[Sample<'_>]) -> Vec<u8> {
-    let record_bytes = samples.first().map_or(0, |first| first.point.record.len());
-    let mut out = Vec::with_capacity(samples.len() * sample_bytes(record_bytes));
-    for sample in samples {
-        sample.point.encode(&mut out);
-        out.extend(sample.weight.to_le_bytes());
-    }
-    out
-}
-
-/// Returns the size of a sample as a message, in bytes.
-pub fn sample_bytes(record_bytes: usize) -> usize {
-    CutPoint::encoded_bytes(record_bytes) + 8
-}
-
-/// Returns the greatest size of samples as a message, in bytes.
-pub fn samples_limit(division: Division, record_bytes: usize) -> usize {
-    most_samples(division, record_bytes) * sample_bytes(record_bytes)
-}
-
 /// Returns the parts of this size; an error if bytes are left after the last one.
 pub fn whole_chunks(bytes: &[u8], size: usize) -> Result<ChunksExact<'_, u8>> {
     let chunks = bytes.chunks_exact(size);
@@ -350,109 +357,6 @@ pub fn whole_chunks(bytes: &[u8], size: usize) -> Result<ChunksExact<'_, u8>> {
     } else {
         Err(undecodable())
     }
-}
-
-/// Decodes the result of [`encode_samples`].
-pub fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample<'_>>> {
-    let point = CutPoint::encoded_bytes(record_bytes);
-    let size = sample_bytes(record_bytes);
-    let mut samples = Vec::with_capacity(bytes.len() / size);
-    for bytes in whole_chunks(bytes, size)? {
-        let (point, weight) = bytes.split_at(point);
-        samples.push(Sample {
-            point: CutPoint::read(point, record_bytes)?,
-            weight: u64::from_le_bytes(weight.try_into().map_err(|_| undecodable())?),
-        });
-    }
-    Ok(samples)
-}
-
-/// Returns samples of many blocks that are to be cut into `parts` parts, thinned out if they are very many: then each
-/// represents about the same number of records. Their weights add up to the same number as before.
-///
-/// Thinning out once moves a cut by less than half of a sample's weight, mostly by much less. The errors of several
-/// ranks that thin out are independent of each other.
-pub fn thinned(proposals: Proposals, parts: usize, kernel: &dyn Kernel) -> Result<Proposals> {
-    let size = kernel.record_bytes();
-    let bytes: usize = proposals.iter().map(|(_, samples)| samples.len()).sum();
-    let most = most_united_samples(parts, size);
-    let are_many = bytes > most * sample_bytes(size);
-    let Some(&(first, _)) = proposals.first().filter(|_| are_many) else {
-        return Ok(proposals);
-    };
-    let thinned = thin(all_samples(&proposals, kernel)?, most);
-    let samples = Buffer::copy_of(&encode_samples(&thinned))?;
-    Ok(vec![(first, samples.into())])
-}
-
-/// Returns `most` of these samples at most, each of which represents about the same number of records.
-fn thin(samples: Vec<Sample<'_>>, most: usize) -> Vec<Sample<'_>> {
-    let weights = samples.iter().map(|sample| u128::from(sample.weight));
-    let total: u128 = weights.sum();
-    let bound = |index: usize| total * index as u128 / most as u128;
-    // Each sample that is kept is in the middle of the records that it represents from then on. Divisions of such numbers
-    // take long, so there are few.
-    let middle = |index: usize| match index < most {
-        true => (bound(index) + bound(index + 1)) / 2,
-        false => u128::MAX,
-    };
-    let mut thinned: Vec<Sample<'_>> = Vec::with_capacity(most);
-    let (mut before, mut index, mut next) = (0, 0, middle(0));
-    for sample in samples {
-        before += u128::from(sample.weight);
-        let from = index;
-        while next < before {
-            index += 1;
-            next = middle(index);
-        }
-        if index > from {
-            let weight = bound(index) - bound(from);
-            thinned.push(Sample {
-                weight: u64::try_from(weight).unwrap_or(u64::MAX),
-                ..sample
-            });
-        }
-    }
-    thinned
-}
-
-/// The greatest number of samples of many blocks together. A cut then differs by less than 0.5 % of a part (standard
-/// deviation), and the samples of the children of a rank take less than 1 MB if records are small.
-fn most_united_samples(parts: usize, record_bytes: usize) -> usize {
-    const MOST_BYTES: usize = 1 << 19;
-    let affordable = MOST_BYTES / sample_bytes(record_bytes);
-    let least = MOST_BYTES_OF_ALL / sample_bytes(record_bytes);
-    (SAMPLES_PER_PART * parts)
-        .max(2048)
-        .min(affordable.max(least.clamp(parts, 4 * parts)))
-}
-
-/// Decodes the samples of all proposals, in order.
-fn all_samples<'p>(proposals: &'p [(Node, Slice)], kernel: &dyn Kernel) -> Result<Vec<Sample<'p>>> {
-    let mut samples = Vec::new();
-    for (_, proposal) in proposals {
-        samples.extend(decode_samples(proposal, kernel.record_bytes())?);
-    }
-    Ok(in_order(samples, kernel))
-}
-
-/// Returns these samples in the order of their points. Numbers are compared in place of records where they differ, because
-/// comparisons of all records would take as long as the rest of a sort of few records.
-fn in_order<'s>(samples: Vec<Sample<'s>>, kernel: &dyn Kernel) -> Vec<Sample<'s>> {
-    let prefix = |sample: &Sample<'_>| {
-        let mut number = 0;
-        kernel.prefixes(sample.point.record, std::slice::from_mut(&mut number));
-        number
-    };
-    let prefixes: Vec<u64> = samples.iter().map(prefix).collect();
-    let mut order = ascending(&prefixes);
-    for equal in order.chunk_by_mut(|one, other| prefixes[*one] == prefixes[*other]) {
-        equal.sort_unstable_by(|one, other| {
-            let points = [one, other].map(|index| &samples[*index].point);
-            points[0].compare(points[1], kernel).then(one.cmp(other))
-        });
-    }
-    order.into_iter().map(|at| samples[at].clone()).collect()
 }
 
 /// Returns the cuts between parts that get these shares of the records, one fewer than there are parts, at samples. A
@@ -497,7 +401,7 @@ pub fn rounded<'p>(
             (0, 2 * (u128::from(WHOLE) - up) * weight)
         }
     };
-    let mut samples = samples.into_iter().peekable();
+    let mut samples = samples.iter().peekable();
     let (mut lower, mut before) = (0, 0_u128);
     let (_, inner) = shares.split_last().unwrap_or((&0, &[]));
     let cuts = inner.iter().map(|share| {
@@ -513,7 +417,7 @@ pub fn rounded<'p>(
         let target = exact / all_shares as u128;
         let target = (target + later).saturating_sub(earlier) / u128::from(WHOLE);
         while let Some(sample) =
-            samples.next_if(|sample: &Sample<'_>| before * 2 + u128::from(sample.weight) < target)
+            samples.next_if(|sample: &&Sample<'_>| before * 2 + u128::from(sample.weight) < target)
         {
             before += u128::from(sample.weight);
         }

@@ -11,6 +11,7 @@
 use super::hyperquicksort::split_at;
 use super::of_sorted_pieces;
 use super::pivot::{self, Cut, CutPoint, Division};
+use super::proposed_samples;
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
@@ -116,7 +117,7 @@ impl Algorithm for QuickMerge<'_> {
         let proposes = match self.splitters {
             Splitters::Sampled => {
                 let samples = pivot::sample(block, self.division(), self.kernel);
-                return Ok(pivot::encode_samples(&samples));
+                return Ok(proposed_samples::encode_samples(&samples));
             }
             Splitters::Root => at.node == subcube.root(),
             Splitters::Averaged => true,
@@ -131,7 +132,7 @@ impl Algorithm for QuickMerge<'_> {
 
     fn unite_proposals(&self, _at: &RoundContext<'_>, proposals: Proposals) -> Result<Proposals> {
         match self.splitters {
-            Splitters::Sampled => pivot::thinned(proposals, self.nodes(), self.kernel),
+            Splitters::Sampled => proposed_samples::thinned(proposals, self.nodes(), self.kernel),
             Splitters::Root | Splitters::Averaged => Ok(proposals),
         }
     }
@@ -156,7 +157,7 @@ impl Algorithm for QuickMerge<'_> {
 
     fn proposal_limit(&self, _round: u32) -> usize {
         let size = self.kernel.record_bytes();
-        pivot::samples_limit(self.division(), size)
+        proposed_samples::samples_limit(self.division(), size)
             .max(self.nodes() * CutPoint::encoded_bytes(size))
     }
 

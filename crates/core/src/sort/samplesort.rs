@@ -16,6 +16,7 @@
 use super::key_bytes::KeyBytes;
 use super::of_sorted_pieces;
 use super::pivot::{self, Cut, Division};
+use super::proposed_samples;
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::mutants::{Mutant, mutant};
@@ -106,7 +107,9 @@ impl Algorithm for SampleSort<'_> {
     fn propose(&self, at: &RoundContext<'_>, _subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
         let division = self.level(at.round).division();
         let samples = match self.levels {
-            1 if self.dimension <= FEW_DIMENSIONS => pivot::sample(block, division, self.kernel),
+            1 if self.dimension <= FEW_DIMENSIONS => {
+                pivot::sample_once(block, division, self.kernel)
+            }
             _ => pivot::scattered_samples(block, (at.node, division), self.kernel),
         };
         Ok(self.key_bytes().of_samples(&samples))
@@ -115,7 +118,8 @@ impl Algorithm for SampleSort<'_> {
     fn unite_proposals(&self, at: &RoundContext<'_>, proposals: Proposals) -> Result<Proposals> {
         let keys = self.key_bytes();
         let proposals = keys.whole_samples(&proposals)?;
-        let united = pivot::thinned(proposals, self.level(at.round).parts(), self.kernel)?;
+        let united =
+            proposed_samples::thinned(proposals, self.level(at.round).parts(), self.kernel)?;
         keys.of_whole_samples(united)
     }
 

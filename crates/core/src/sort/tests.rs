@@ -5,6 +5,7 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::pivot::{self, Cut};
+use super::proposed_samples;
 use super::testing::{block_of, bytes_of, kernel, run_nodes, shares};
 use super::{Method, PivotRule, Shape, Splitters};
 use crate::block::Block;
@@ -423,7 +424,7 @@ proptest! {
     }
 
     #[test]
-    fn weights_of_samples_add_up_to_the_block(length in 0_usize..12_000) {
+    fn weights_of_samples_add_up_to_the_block(length in prop_oneof![0_usize..12_000, 300_000_usize..1_200_000]) {
         let kernel = kernel();
         let numbers: Vec<i32> = (0..length as i32).collect();
         let mut block = block_of(0, &numbers);
@@ -432,6 +433,11 @@ proptest! {
         let samples = pivot::sample(&block, division, &*kernel);
         prop_assert_eq!(samples.len(), length.min((length / 16).clamp(8 * 24, 512)));
         prop_assert_eq!(samples.iter().map(|sample| sample.weight).sum::<u64>(), length as u64);
+        let of_one_round = pivot::sample_once(&block, division, &*kernel);
+        prop_assert_eq!(of_one_round.len(), length.min((length / 2048).clamp(8 * 24, 512)));
+        let two = pivot::sample_once(&block, pivot::Division { nodes: 2, parts: 2 }, &*kernel);
+        let of_size = (length / 16).min(128).max(length / 2048);
+        prop_assert_eq!(two.len(), length.min(of_size.clamp(2 * 24, 512)));
     }
 }
 
@@ -461,18 +467,18 @@ proptest! {
             let mut block = block_of(node, &keys);
             block.sorted = true;
             let samples = pivot::spaced_samples(&block, *length, |_| 0, &*kernel);
-            let samples = pivot::encode_samples(&samples);
+            let samples = proposed_samples::encode_samples(&samples);
             proposals.push((Node(node), Slice::copy_of(&samples).unwrap()));
             all.extend(keys.into_iter().map(|key| (key, node)));
         }
         all.sort_unstable();
         let before = proposals.len();
-        let thinned = pivot::thinned(proposals, 2, &*kernel).unwrap();
+        let thinned = proposed_samples::thinned(proposals, 2, &*kernel).unwrap();
         if all.len() <= 2048 {
             prop_assert_eq!(thinned.len(), before);
             return Ok(());
         }
-        let samples = pivot::decode_samples(&thinned[0].1, 4).unwrap();
+        let samples = proposed_samples::decode_samples(&thinned[0].1, 4).unwrap();
         prop_assert!(samples.len() <= 2048);
         let mut start = 0;
         for sample in &samples {

@@ -3,7 +3,8 @@
 
 use super::bitonic::{InputCheck, ShareSummary};
 use super::merge_and_place::ResultLayout;
-use super::pivot::{Cut, CutPoint, decode_samples, encode_samples};
+use super::pivot::{Cut, CutPoint};
+use super::proposed_samples::{decode_samples, encode_samples};
 
 /// A message that is decoded into a value and can be encoded again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
