@@ -103,6 +103,12 @@ impl Figures {
     }
 }
 
+/// Returns whether memory of the program lies in small pages, unless the program asks for large ones.
+pub(crate) fn small_pages() -> bool {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    setting.map_or(true, |setting| !setting.contains("[always]"))
+}
+
 /// Returns the number of processors that this process may use.
 pub(crate) fn processors() -> usize {
     // This count respects the affinity mask.

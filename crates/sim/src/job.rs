@@ -181,6 +181,11 @@ impl Source for InputSource<'_> {
         (self.read)(self.own.unwrap_or(Rank(0)))
     }
 
+    /// Every other rank, so that trials have both ways.
+    fn sends_copy(&self) -> bool {
+        self.own.is_some_and(|rank| rank.0 % 2 == 1)
+    }
+
     fn can_reload(&self) -> bool {
         self.can_reload
     }

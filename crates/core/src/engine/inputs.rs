@@ -25,6 +25,12 @@ pub trait Source {
         Err(Error::internal("the input is copied once"))
     }
 
+    /// Returns whether other ranks get a copy ([`Source::own`]) in place of the input itself, because a copy reaches them
+    /// sooner.
+    fn sends_copy(&self) -> bool {
+        false
+    }
+
     /// Returns whether inputs of other ranks can be reloaded; the same on all ranks.
     fn can_reload(&self) -> bool;
 

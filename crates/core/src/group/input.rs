@@ -237,6 +237,8 @@ pub(super) struct InputCopies<'a> {
     pub kernel: Option<&'a dyn Kernel>,
     /// The caller's arrays. Several are copied one after the other.
     pub given: &'a [&'a [u8]],
+    /// Whether other ranks get a copy in place of the array.
+    pub is_sent: bool,
     /// Whether the first copy computes the hash by which a reloaded input is recognised: not from the copy,
     /// which may be corrupted.
     pub hashes: bool,

@@ -219,6 +219,10 @@ impl Source for Inputs<'_> {
         }
     }
 
+    fn sends_copy(&self) -> bool {
+        self.copies.as_ref().is_some_and(|copies| copies.is_sent)
+    }
+
     fn known_by(&self, input: &[u8]) -> InputHash {
         let known = self.copies.as_ref().and_then(|copies| copies.hash);
         known.unwrap_or_else(|| InputHash::of(input))

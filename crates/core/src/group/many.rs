@@ -252,6 +252,7 @@ impl<T: Transport> Group<T> {
         let copies = InputCopies {
             kernel: self.kernel_for_copies(&*kernels[0]),
             given: &prepared.given,
+            is_sent: false,
             hashes: self.services.reload.is_some(),
             hash: None,
         };

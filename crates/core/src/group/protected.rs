@@ -144,6 +144,7 @@ impl<T: Transport> Group<T> {
             copies: Some(InputCopies {
                 kernel: self.kernel_for_copies(&*kernel),
                 given: &[&data],
+                is_sent: false,
                 hashes: false,
                 hash: None,
             }),

@@ -114,6 +114,8 @@ pub struct Services {
     pub nonce: u64,
     /// The number of processors that this rank may use, which it may share with other ranks.
     pub processors: usize,
+    /// Whether the arrays of the program lie in small pages, which other processes read slowly.
+    pub small_pages: bool,
     /// Receives events and log lines.
     pub observer: Box<dyn GroupObserver>,
     /// Limits memory and threads.
@@ -130,6 +132,7 @@ impl Default for Services {
             host: 0,
             nonce: 0,
             processors: 1,
+            small_pages: false,
             observer: Box::new(NoObserver),
             budget: Box::new(Unlimited),
             reload: None,
