@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use mpi_sys::MPI_Comm;
 
-use crate::host::{HostShare, identity, processors, small_pages};
+use crate::host::{HostShare, identity, processors};
 use crate::launch::{KillTimer, end_process, heartbeats_have_a_thread, missing_settings};
 use crate::monitor_thread::{MonitorThread, SystemClocks};
 use crate::ulfm::{
@@ -240,7 +240,6 @@ impl Group {
             host,
             nonce,
             processors: processors(),
-            small_pages: small_pages(),
             observer,
             budget: Box::new(HostShare::new()),
             reload: config.reload,

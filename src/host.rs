@@ -50,6 +50,12 @@ impl HostBudget for HostShare {
         Some(&self.memory)
     }
 
+    /// To read small pages takes longer than to copy them into large ones and to read those, but for the first sort of a
+    /// process: there the system has to provide the memory of the copy.
+    fn copies_are_read_faster(&self, bytes: usize) -> bool {
+        *SMALL_PAGES && ProcessPages::get().retained_bytes() >= bytes
+    }
+
     /// Without a `limit` the buffers may take this rank's share of the memory that the system can give without
     /// swapping, within the limits of its control group. The share changes while a sort runs: other processes need
     /// more or less, and failed ranks leave theirs.
@@ -103,11 +109,11 @@ impl Figures {
     }
 }
 
-/// Returns whether memory of the program lies in small pages, unless the program asks for large ones.
-pub(crate) fn small_pages() -> bool {
+/// Whether memory of the program lies in small pages, unless the program asks for large ones.
+static SMALL_PAGES: LazyLock<bool> = LazyLock::new(|| {
     let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     setting.map_or(true, |setting| !setting.contains("[always]"))
-}
+});
 
 /// Returns the number of processors that this process may use.
 pub(crate) fn processors() -> usize {

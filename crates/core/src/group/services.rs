@@ -73,6 +73,12 @@ pub trait HostBudget {
         Threads::Fixed(1)
     }
 
+    /// Returns whether other processes get all bytes of an array of the program earlier from a copy that is made now than
+    /// from the array itself.
+    fn copies_are_read_faster(&self, _bytes: usize) -> bool {
+        false
+    }
+
     /// A job begins: its buffers may take `limit` bytes, or, if that is 0, this rank's share of the host's
     /// memory.
     fn begin_job(&mut self, limit: usize, survivors_here: usize);
@@ -114,8 +120,6 @@ pub struct Services {
     pub nonce: u64,
     /// The number of processors that this rank may use, which it may share with other ranks.
     pub processors: usize,
-    /// Whether the arrays of the program lie in small pages, which other processes read slowly.
-    pub small_pages: bool,
     /// Receives events and log lines.
     pub observer: Box<dyn GroupObserver>,
     /// Limits memory and threads.
@@ -132,7 +136,6 @@ impl Default for Services {
             host: 0,
             nonce: 0,
             processors: 1,
-            small_pages: false,
             observer: Box::new(NoObserver),
             budget: Box::new(Unlimited),
             reload: None,

@@ -326,7 +326,7 @@ impl<T: Transport> Group<T> {
         let copies = InputCopies {
             kernel: self.kernel_for_copies(kernel),
             given: &[given],
-            is_sent: self.services.small_pages,
+            is_sent: self.services.budget.copies_are_read_faster(given.len()),
             hashes: self.services.reload.is_some(),
             hash: None,
         };

@@ -127,7 +127,6 @@ fn run_group_program<R: 'static>(
 pub fn services(rank: Rank) -> Services {
     Services {
         nonce: 1000 + u64::from(rank.0),
-        small_pages: rank.0 % 2 == 1,
         ..Services::default()
     }
 }

@@ -1,8 +1,8 @@
 //! Protection of the inputs: each reaches another rank, or a file, before anything else is done with it.
 //!
 //! The caller's own records are sent, without a local copy, to the first of the ranks that hold the input; the
-//! others get theirs later. If they lie in small pages, the copy that is to be sorted is made first, and is sent: it takes
-//! so much less time to read that it arrives earlier ([`Source::sends_copy`](crate::engine::Source::sends_copy)).
+//! others get theirs later. If they lie in small pages, the copy that is to be sorted is mostly made first, and is sent: it
+//! takes so much less time to read that it arrives earlier ([`Source::sends_copy`](crate::engine::Source::sends_copy)).
 //!
 //! A copy counts as soon as its holder has all of it: if a rank fails in the meantime, the survivors keep the copies that
 //! arrived, tell each other which inputs they hold, and continue with them.
