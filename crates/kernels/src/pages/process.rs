@@ -20,7 +20,7 @@ const HELD: usize = 32 << 20;
 /// The system hands out pages of zeroes, and to fault these in takes longer than anything else in a sort but the
 /// sorting itself. As long as a [`Retention`] exists, pieces that are dropped are therefore retained and reused as
 /// they are. Pieces in use and retained pieces together take hardly more memory than was in use at once, and the system
-/// may reclaim all but [`HELD`] bytes of retained pages whenever it is short of memory (`MADV_FREE`).
+/// may reclaim all but the last 32 MiB of retained pages whenever it is short of memory (`MADV_FREE`).
 #[derive(Debug)]
 pub struct ProcessPages {
     state: Mutex<State>,
