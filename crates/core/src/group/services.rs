@@ -73,8 +73,8 @@ pub trait HostBudget {
         Threads::Fixed(1)
     }
 
-    /// Returns whether other processes get all bytes of an array of the program earlier from a copy that is made now than
-    /// from the array itself.
+    /// Returns whether other processes of the host get all bytes of an array of the program earlier from a copy that is made
+    /// now than from the array itself.
     fn copies_are_read_faster(&self, _bytes: usize) -> bool {
         false
     }

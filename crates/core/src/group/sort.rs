@@ -326,7 +326,8 @@ impl<T: Transport> Group<T> {
         let copies = InputCopies {
             kernel: self.kernel_for_copies(kernel),
             given: &[given],
-            is_sent: self.services.budget.copies_are_read_faster(given.len()),
+            is_sent: self.members.is_one_host()
+                && self.services.budget.copies_are_read_faster(given.len()),
             hashes: self.services.reload.is_some(),
             hash: None,
         };

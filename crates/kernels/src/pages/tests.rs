@@ -170,7 +170,7 @@ fn the_system_may_reclaim_all_pieces_but_the_last_ones() {
 }
 
 #[test]
-fn a_buffer_without_a_whole_unit_gets_all_of_its_memory_at_once() {
+fn a_reserved_piece_with_a_whole_unit_can_receive_memory() {
     // The mapping is longer than the piece.
     let least = UNIT - UNIT / (SLACK + 1);
     assert!(!Pages::can_receive(least - 1) && Pages::can_receive(least + 1));

@@ -505,5 +505,3 @@ fn reports_a_comparator_without_a_total_order_as_a_callback_error() {
         }
     }
 }
-
-proptest! {}
