@@ -50,10 +50,10 @@ impl HostBudget for HostShare {
         Some(&self.memory)
     }
 
-    /// To read small pages takes longer than to copy them into large ones and to read those, but for the first sort of a
-    /// process: there the system has to provide the memory of the copy.
+    /// A copy in large pages is made and read in less time than an array in small pages is read. But without retained
+    /// memory, as in the first sort of a process, the system has to provide that of the copy, which takes longer.
     fn copies_are_read_faster(&self, bytes: usize) -> bool {
-        *SMALL_PAGES && ProcessPages::get().retained_bytes() >= bytes
+        ProcessPages::get().retained_bytes() >= bytes && *SMALL_PAGES
     }
 
     /// Without a `limit` the buffers may take this rank's share of the memory that the system can give without

@@ -46,7 +46,8 @@ impl KeyBytes {
         message.finish()
     }
 
-    /// Returns proposals of samples with whole records, as [`encode_samples`](super::proposed_samples::encode_samples) writes them.
+    /// Returns proposals of samples with whole records, as [`encode_samples`](super::proposed_samples::encode_samples)
+    /// writes them.
     ///
     /// # Errors
     /// `Status::Memory`: whole records may take much more memory than their keys.

@@ -249,7 +249,8 @@ impl<'a> Cut<&'a [u8]> {
 /// Returns evenly spaced records of a block that is to be cut. Their weights add up to the block's size in records.
 /// A small block has fewer samples, because comparing more of them would take longer than sorting the block.
 pub fn sample<'a>(block: &'a Block, division: Division, kernel: &dyn Kernel) -> Vec<Sample<'a>> {
-    sample_by(block, division, |total| total / RECORDS_PER_SAMPLE, kernel)
+    let total = block.bytes() / kernel.record_bytes();
+    at_least(total / RECORDS_PER_SAMPLE, block, division, kernel)
 }
 
 /// Returns samples as [`sample`] does, for one round in which all cuts are made. A smaller block has fewer samples: the
@@ -261,26 +262,25 @@ pub fn sample_once<'a>(
 ) -> Vec<Sample<'a>> {
     const SAMPLES_OF_SMALL: usize = 128;
     const RECORDS_PER_SAMPLE_OF_LARGE: usize = 2048;
-    let enough = |total: usize| {
-        let of_small = (total / RECORDS_PER_SAMPLE).min(SAMPLES_OF_SMALL);
-        of_small.max(total / RECORDS_PER_SAMPLE_OF_LARGE)
-    };
-    sample_by(block, division, enough, kernel)
+    let total = block.bytes() / kernel.record_bytes();
+    let of_small = (total / RECORDS_PER_SAMPLE).min(SAMPLES_OF_SMALL);
+    let of_large = total / RECORDS_PER_SAMPLE_OF_LARGE;
+    at_least(of_small.max(of_large), block, division, kernel)
 }
 
 /// A small block has a sample for so many records.
 const RECORDS_PER_SAMPLE: usize = 16;
 
-/// `enough`: the number of samples for a number of records, if there are not many parts.
-fn sample_by<'a>(
+/// Returns so many samples, or more for many parts, as far as the block has records and the limit allows.
+fn at_least<'a>(
+    least: usize,
     block: &'a Block,
     division: Division,
-    enough: impl Fn(usize) -> usize,
     kernel: &dyn Kernel,
 ) -> Vec<Sample<'a>> {
     let size = kernel.record_bytes();
     let total = block.bytes() / size;
-    let enough = (SAMPLES_PER_PART * division.parts).max(enough(total));
+    let enough = (SAMPLES_PER_PART * division.parts).max(least);
     let wanted = total.min(most_samples(division, size)).min(enough);
     spaced_samples(block, wanted, |_| WHOLE / 2, kernel)
 }
