@@ -15,6 +15,7 @@ use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::faults::Plan;
 use ftsort_core::group::{DataChecks, GroupConfig, LogLevel, Reload, StoreChoice};
 use ftsort_core::members::Rank;
+use ftsort_core::sort::DivideFirst;
 use ftsort_core::store::disk::FileOptions;
 use ftsort_core::store::parity::ParityShape;
 use ftsort_core::transport::{Repair, Timeout};
@@ -362,6 +363,7 @@ impl Settings {
             min_survivors: config.min_survivors as usize,
             release_after_run: config.release_after_run != 0,
             spares: config.spares as usize,
+            divide_first: DivideFirst::IfFaster,
             failures: Plan::parse(&faults.unwrap_or_default())?,
         };
         Ok(Settings {

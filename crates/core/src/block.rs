@@ -5,6 +5,8 @@
 //! one place. Runs stay separate while blocks travel and are merged once, at the end: moving a block between
 //! ranks copies nothing locally.
 
+use std::sync::Arc;
+
 use crate::members::Rank;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
@@ -33,7 +35,17 @@ impl Run {
     }
 }
 
-/// The records of a node. Runs are in ascending order of origin and start, and none is empty.
+/// The division of an input by a decision, in whose order its records are.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Divided {
+    /// The decision.
+    pub decision: Vec<u8>,
+    /// The number of records before each cut.
+    pub ends: Vec<usize>,
+}
+
+/// The records of a node. Runs are in ascending order of origin and start, and none is empty. A run that is not sorted
+/// has the records of the place that it has in the sorted input, in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// The runs.
@@ -42,6 +54,8 @@ pub struct Block {
     pub sorted: bool,
     /// The expected digest of the records, where blocks are checked; a holder need not have compared it.
     pub digest: Option<Digest>,
+    /// An input that is not sorted, but divided. Not part of a message or file.
+    pub divided: Option<Arc<Divided>>,
 }
 
 /// The sizes and origins of a block's runs, which precede the records in a message or file.
@@ -64,7 +78,7 @@ impl Block {
         Block {
             runs: non_empty(vec![Run::new(origin, 0, data)]),
             sorted: false,
-            digest: None,
+            ..Block::empty()
         }
     }
 
@@ -74,6 +88,7 @@ impl Block {
             runs: Vec::new(),
             sorted: true,
             digest: None,
+            divided: None,
         }
     }
 
@@ -120,6 +135,12 @@ impl Block {
     /// The size of all runs in bytes.
     pub fn bytes(&self) -> usize {
         self.runs.iter().map(|run| run.data.len()).sum()
+    }
+
+    /// Returns the numbers of records before the cuts of a decision, if it is an input that is divided by that.
+    pub fn ends_by(&self, decision: &[u8]) -> Option<&[usize]> {
+        let divided = self.divided.as_ref()?;
+        (divided.decision == decision).then_some(&divided.ends)
     }
 
     /// Unites the runs of blocks that have no record in common.
@@ -169,6 +190,7 @@ impl Block {
             runs: non_empty(runs),
             sorted: header.sorted,
             digest: header.digest,
+            divided: None,
         }
     }
 }

@@ -171,6 +171,10 @@ mutants! {
     SizesOfPiecesIgnored,
     /// Gathered inputs are not kept with the result.
     GatheredInputsNotKept,
+    /// An input that was divided is not kept for recoveries.
+    DividedInputNotKept,
+    /// Pieces of divided inputs are merged as if they were sorted.
+    DividedPiecesMerged,
     /// A rank that waits for a survivor does not check for failures.
     WaitIgnoresFailures,
     /// The timeout of a wait counts from the last message, and not from the last sign of life.

@@ -244,6 +244,18 @@ pub trait Algorithm {
         inputs.map(|input| self.prepare(input?)).collect()
     }
 
+    /// Whether a node's input is not prepared before the first round, but divided by its decision ([`Algorithm::divided`]).
+    /// This only saves time: another rank may prepare a copy of the same input, and the parts have the same records.
+    fn waits(&self, _block: &Block) -> bool {
+        false
+    }
+
+    /// Divides an input that has waited by the decision of the first round, so that [`Algorithm::split`] finds its parts.
+    /// Its digest does not change.
+    fn divided(&self, _at: &RoundContext<'_>, block: Block) -> Result<Block> {
+        Ok(block)
+    }
+
     /// Returns the contribution of the node to its subcube's decision; called in rounds that decide, as
     /// [`Algorithm::decide`]. The context's decision is that of the round before.
     fn propose(

@@ -21,21 +21,26 @@ impl Job<'_, '_> {
         if round == 1 {
             self.prepare(&mut result);
         }
-        let start = self.engine.transport.now();
+        let mut start = self.engine.transport.now();
+        let phase = if round == self.algorithm.rounds() {
+            Phase::Merge
+        } else {
+            Phase::Exchange
+        };
         let result = match self.decide(round, &mut result)? {
             None => result.interrupted(),
             Some(mut decisions) => {
+                if round == 1 && self.progress.blocks.values().any(|block| self.waits(block)) {
+                    self.engine.spent(phase, start);
+                    self.divide(&decisions, &mut result);
+                    start = self.engine.transport.now();
+                }
                 let result = self.exchange(round, &decisions, result)?;
                 if mutant(Mutant::OnlyOwnDecisionsLogged) {
                     decisions.retain(self.engine.members.me().home());
                 }
                 result.with(decisions)
             }
-        };
-        let phase = if round == self.algorithm.rounds() {
-            Phase::Merge
-        } else {
-            Phase::Exchange
         };
         self.engine.spent(phase, start);
         Ok(result)
@@ -45,8 +50,38 @@ impl Job<'_, '_> {
     fn prepare(&mut self, result: &mut RoundResult) {
         let start = self.engine.transport.now();
         for (node, block) in std::mem::take(&mut self.progress.blocks) {
+            if self.waits(&block) {
+                self.progress.blocks.insert(node, block);
+                continue;
+            }
             // Sorting in place consumes the block; without it this rank cannot take part in the round.
             if let Some(block) = result.check(self.prepared(node, block)) {
+                self.progress.blocks.insert(node, block);
+            }
+        }
+        self.engine.spent(Phase::Sort, start);
+    }
+
+    /// Whether an input is divided by the first decision. Versions that are stored are of sorted inputs.
+    fn waits(&self, input: &Block) -> bool {
+        self.recomputes() && self.algorithm.waits(input)
+    }
+
+    /// Divides the inputs of this rank's nodes that have waited for the first decision.
+    fn divide(&mut self, decisions: &Decisions, result: &mut RoundResult) {
+        let start = self.engine.transport.now();
+        let algorithm = self.algorithm;
+        for (node, block) in std::mem::take(&mut self.progress.blocks) {
+            let decision = decisions.of(node).filter(|_| self.waits(&block));
+            let divided = match decision {
+                None => Ok(block),
+                Some(decision) => {
+                    let at = RoundContext::new(1, node, decision);
+                    let divide = |block| attempt(algorithm, || algorithm.divided(&at, block));
+                    self.with_input_changed(node, block, |_, block| divide(block))
+                }
+            };
+            if let Some(block) = result.check(divided) {
                 self.progress.blocks.insert(node, block);
             }
         }

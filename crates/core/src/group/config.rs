@@ -8,7 +8,7 @@ use twox_hash::XxHash3_64;
 
 use crate::engine::{CollectiveError, CollectiveResult, Engine};
 use crate::faults::Plan;
-use crate::sort::Method;
+use crate::sort::{DivideFirst, Method};
 use crate::store::directory::Files;
 use crate::store::parity::ParityShape;
 use crate::transport::{Repair, Timeout};
@@ -77,6 +77,8 @@ pub struct GroupConfig {
     pub release_after_run: bool,
     /// The highest ranks execute no node and have no input, until they take over from failed ranks.
     pub spares: usize,
+    /// Which inputs sample sort divides before it sorts them: a matter of time alone. None where blocks are checked.
+    pub divide_first: DivideFirst,
     /// Failures to inject, for tests and experiments.
     pub failures: Plan,
 }
@@ -95,6 +97,7 @@ impl Default for GroupConfig {
             min_survivors: 0,
             release_after_run: false,
             spares: 0,
+            divide_first: DivideFirst::IfFaster,
             failures: Plan::default(),
         }
     }

@@ -18,7 +18,9 @@ use crate::members::RankSet;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::cost::{Network, Work, choose};
 use crate::sort::filter::Filter;
-use crate::sort::{MANY_RANKS, MergeAndPlace, Method, Shape, global_offset, total_records};
+use crate::sort::{
+    DivideFirst, MANY_RANKS, MergeAndPlace, Method, Shape, global_offset, total_records,
+};
 use crate::transport::Transport;
 use crate::tree::run::collect::LocalResult;
 use crate::vcube::Node;
@@ -302,7 +304,12 @@ impl<T: Transport> Group<T> {
         let method = self.choose_method(given.len(), kernel)?;
         self.last_run = Some(LastRun::Sort(method));
         let dimension = self.members.cube().dimension();
-        let sort = method.on(kernel, dimension);
+        let divide_first = match filter {
+            None => self.divide_first(&prepared.layout),
+            // Inputs are filtered as they are prepared.
+            Some(_) => DivideFirst::Never,
+        };
+        let sort = method.on_divided(kernel, dimension, divide_first);
         let algorithm = MergeAndPlace {
             sort: &*sort,
             kernel,
@@ -451,6 +458,22 @@ impl<T: Transport> Group<T> {
         })?;
         self.agreed_layout = Some(prepared.fingerprint());
         Ok(prepared)
+    }
+
+    /// Which inputs of such records are divided before they are sorted; the same on all ranks. The order of equal keys, by which
+    /// a dense result is divided again, is kept in sorted inputs only; in numbers it does not show. Where blocks are checked,
+    /// which takes longer in any case, no input is divided first.
+    fn divide_first(&self, layout: &Layout) -> DivideFirst {
+        const LEAST_DIMENSION: u32 = 2;
+        let needs_order = self.config.dense || !layout.is_plain_number();
+        match self.config.divide_first {
+            _ if needs_order || self.config.checks.digest => DivideFirst::Never,
+            // Of two runs, the merge takes no longer than the division.
+            DivideFirst::IfFaster if self.members.cube().dimension() < LEAST_DIMENSION => {
+                DivideFirst::Never
+            }
+            chosen => chosen,
+        }
     }
 
     /// The configured algorithm, or the best for the number of ranks and the size. Collective on many ranks.

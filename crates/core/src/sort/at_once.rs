@@ -237,7 +237,7 @@ mod tests {
             let kernel = kernel();
             let (members, subcube) = weighed(&weights[..inputs.len()]);
             let dimension = subcube.dimension;
-            let sort = SampleSort { kernel: &*kernel, dimension, levels: 1 };
+            let sort = SampleSort { kernel: &*kernel, dimension, levels: 1, divide_first: Default::default() };
             let algorithm = MergeAndPlace { sort: &sort, kernel: &*kernel, dimension, dense: false, filter: None };
             let blocks = inputs.iter().enumerate().map(|(rank, input)| {
                 algorithm.prepare(block_of(rank as u32, input)).unwrap()

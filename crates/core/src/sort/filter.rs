@@ -70,7 +70,7 @@ impl Filter {
         Ok(Block {
             runs,
             sorted: input.sorted,
-            digest: None,
+            ..Block::empty()
         })
     }
 }

@@ -383,6 +383,14 @@ impl Algorithm for MergeAndPlace<'_> {
         self.sort.prepare_each(&mut inputs)
     }
 
+    fn waits(&self, block: &Block) -> bool {
+        self.sort.waits(block)
+    }
+
+    fn divided(&self, at: &RoundContext<'_>, block: Block) -> Result<Block> {
+        self.sort.divided(at, block)
+    }
+
     fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
         if at.round <= self.sort.rounds() {
             return self.sort.propose(at, subcube, block);

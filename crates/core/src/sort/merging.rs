@@ -1,4 +1,5 @@
-//! Merges the runs of a block into one run, in little more memory than the runs take.
+//! Merges the runs of a block into one run, in little more memory than the runs take; or sorts them together, if they are
+//! not sorted.
 //!
 //! The result is produced in chunks. As soon as a chunk is done, the memory of the records that were read for
 //! it is recycled for the next chunks, unless another owner still needs it. The runs of blocks that are
@@ -7,7 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use crate::block::Block;
+use crate::block::{Block, Run};
+use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::buffer::{Buffer, Slice, UNIT};
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::{Kernel, TASKS_PER_THREAD};
@@ -48,17 +50,17 @@ enum RunSource {
 /// The runs of the blocks that are still to be merged.
 struct MergeQueue {
     buffers: Vec<UniqueBuffer>,
-    /// The sources of the runs of each block.
-    sources: VecDeque<Vec<RunSource>>,
+    /// The sources of the runs of each block, and whether these are sorted.
+    sources: VecDeque<(Vec<RunSource>, bool)>,
 }
 
 impl MergeQueue {
-    fn of(blocks: Vec<Vec<Slice>>) -> MergeQueue {
+    fn of(blocks: Vec<Block>) -> MergeQueue {
         let mut views: BTreeMap<usize, Vec<(usize, usize, Slice)>> = BTreeMap::new();
-        let mut sources: Vec<Vec<Option<RunSource>>> = Vec::new();
-        for (block, runs) in blocks.into_iter().enumerate() {
-            sources.push(runs.iter().map(|_| None).collect());
-            for (run, slice) in runs.into_iter().enumerate() {
+        let mut sources: Vec<(Vec<Option<RunSource>>, bool)> = Vec::new();
+        for (block, Block { runs, sorted, .. }) in blocks.into_iter().enumerate() {
+            sources.push((runs.iter().map(|_| None).collect(), sorted));
+            for (run, Run { data: slice, .. }) in runs.into_iter().enumerate() {
                 let views = views.entry(slice.buffer_address()).or_default();
                 views.push((block, run, slice));
             }
@@ -83,20 +85,20 @@ impl MergeQueue {
                 }
             };
             for ((block, run), source) in at.into_iter().zip(of_buffer) {
-                sources[block][run] = Some(source);
+                sources[block].0[run] = Some(source);
             }
         }
         MergeQueue {
             buffers,
             sources: (sources.into_iter())
-                .map(|runs| runs.into_iter().flatten().collect())
+                .map(|(runs, sorted)| (runs.into_iter().flatten().collect(), sorted))
                 .collect(),
         }
     }
 
     /// Returns the unread part of each run of the first block.
     fn unread_runs(&self) -> Vec<&[u8]> {
-        let sources = self.sources.front().into_iter().flatten();
+        let sources = self.sources.front().into_iter().flat_map(|(runs, _)| runs);
         let rest = sources.map(|source| match source {
             RunSource::Unique { buffer, part } => {
                 let UniqueBuffer { buffer, unread } = &self.buffers[*buffer];
@@ -109,7 +111,11 @@ impl MergeQueue {
 
     /// Removes the given number of bytes from the start of each run of the first block.
     fn advance(&mut self, read: impl Iterator<Item = usize>) {
-        let sources = self.sources.front_mut().into_iter().flatten();
+        let sources = self
+            .sources
+            .front_mut()
+            .into_iter()
+            .flat_map(|(runs, _)| runs);
         for (source, read) in sources.zip(read) {
             match source {
                 RunSource::Unique { buffer, part } => {
@@ -128,8 +134,10 @@ impl MergeQueue {
         all.sum::<usize>() / self.sources.len().max(1)
     }
 
-    /// Merges the runs of the first block and removes the block from the queue.
+    /// Merges the runs of the first block, or sorts them, and removes the block from the queue.
     fn merge(&mut self, kernel: &dyn Kernel) -> Result<Slice> {
+        let is_sorted = self.sources.front().is_none_or(|(_, sorted)| *sorted);
+        let is_sorted = is_sorted || mutant(Mutant::DividedPiecesMerged);
         let bytes = self.unread_runs().iter().map(|run| run.len()).sum();
         let (mut out, chunk_bytes) = match self.recyclable() {
             0 => (Buffer::unset(bytes)?, bytes),
@@ -138,6 +146,11 @@ impl MergeQueue {
                 chunk_size(bytes, kernel),
             ),
         };
+        if !is_sorted {
+            self.sort_into(&mut out, kernel)?;
+            self.sources.pop_front();
+            return Ok(out.into());
+        }
         let size = kernel.record_bytes();
         let mut written = 0;
         while written < bytes {
@@ -162,6 +175,19 @@ impl MergeQueue {
     }
 }
 
+impl MergeQueue {
+    /// Sorts the runs of the first block together.
+    fn sort_into(&mut self, out: &mut Buffer, kernel: &dyn Kernel) -> Result<()> {
+        let inputs = self.buffers.iter_mut().map(|unique| &mut unique.buffer);
+        out.commit(out.len(), &mut inputs.collect::<Vec<_>>());
+        let runs = self.unread_runs();
+        let read: Vec<usize> = runs.iter().map(|run| run.len()).collect();
+        kernel.sort_together(&runs, out)?;
+        self.advance(read.into_iter());
+        Ok(())
+    }
+}
+
 /// Returns the size of a chunk of a result of `bytes` bytes: 1/32 of it. With several threads, which divide
 /// each chunk into tasks, a chunk is large enough for the tasks of all threads.
 fn chunk_size(bytes: usize, kernel: &dyn Kernel) -> usize {
@@ -174,26 +200,21 @@ fn chunk_size(bytes: usize, kernel: &dyn Kernel) -> usize {
     }
 }
 
-/// Merges the records of each block into one run, block after block. Records with equal keys keep the order
-/// of the runs.
+/// Brings the records of each block into one sorted run, block after block. Records with equal keys keep the order of
+/// the runs.
 pub(super) fn merged_each(kernel: &dyn Kernel, blocks: Vec<Block>) -> Result<Vec<Slice>> {
-    let runs = blocks.into_iter().map(|block| {
-        let runs = block.runs.into_iter().map(|run| run.data);
-        runs.collect::<Vec<Slice>>()
-    });
-    let runs: Vec<Vec<Slice>> = runs.collect();
     // A block of one run is not copied.
-    let single: Vec<Option<Slice>> = (runs.iter())
-        .map(|runs| match &runs[..] {
-            [run] => Some(run.clone()),
-            _ => None,
-        })
-        .collect();
-    let several = runs.into_iter().filter(|runs| runs.len() != 1).collect();
+    let is_one_run = |block: &Block| block.runs.len() == 1;
+    let alone: Vec<bool> = blocks.iter().map(is_one_run).collect();
+    let (one_run, several): (Vec<Block>, Vec<Block>) = blocks.into_iter().partition(is_one_run);
+    let mut one_run = one_run.into_iter();
     let mut several = MergeQueue::of(several);
-    let merged = single.into_iter().map(|single| match single {
-        Some(run) => Ok(run),
-        None => several.merge(kernel),
+    let merged = alone.into_iter().map(|is_alone| match is_alone {
+        true => one_run.next().map_or_else(
+            || Ok(Slice::default()),
+            |block| Ok(super::sorted(block, kernel)?.into_records()),
+        ),
+        false => several.merge(kernel),
     });
     merged.collect()
 }
@@ -209,7 +230,6 @@ pub(super) fn merged(kernel: &dyn Kernel, block: Block) -> Result<Slice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::Run;
     use crate::members::Rank;
     use ftsort_kernels::kernel::kernel_of;
     use ftsort_kernels::record::KeyKind;

@@ -1,7 +1,8 @@
 //! The sorts by name.
 
 use super::{
-    Bitonic, HyperQuickSort, PivotRule, QuickMerge, SampleSort, SftBitonic, Shape, Splitters,
+    Bitonic, DivideFirst, HyperQuickSort, PivotRule, QuickMerge, SampleSort, SftBitonic, Shape,
+    Splitters,
 };
 use crate::engine::Algorithm;
 use ftsort_kernels::kernel::Kernel;
@@ -26,13 +27,24 @@ pub enum Method {
 pub const MANY_RANKS: usize = 128;
 
 impl Method {
-    /// Creates the algorithm for a cube of this dimension.
+    /// Creates the algorithm for a cube of this dimension, which sorts inputs first.
     pub fn on<'a>(self, kernel: &'a dyn Kernel, dimension: u32) -> Box<dyn Algorithm + 'a> {
+        self.on_divided(kernel, dimension, DivideFirst::Never)
+    }
+
+    /// Creates the algorithm for a cube of this dimension, which divides these inputs first if it can.
+    pub fn on_divided<'a>(
+        self,
+        kernel: &'a dyn Kernel,
+        dimension: u32,
+        divide_first: DivideFirst,
+    ) -> Box<dyn Algorithm + 'a> {
         match self {
             Method::SampleSort(levels) => Box::new(SampleSort {
                 kernel,
                 dimension,
                 levels,
+                divide_first,
             }),
             Method::HyperQuickSort(rule) => Box::new(HyperQuickSort {
                 kernel,

@@ -45,7 +45,7 @@ pub use many::{ArrayPlaces, ArrayTable, SortMany};
 pub use merge_and_place::{MergeAndPlace, global_offset, total_records};
 pub use method::{MANY_RANKS, Method};
 pub use quickmerge::{QuickMerge, Splitters};
-pub use samplesort::SampleSort;
+pub use samplesort::{DivideFirst, SampleSort};
 pub use sft_bitonic::SftBitonic;
 pub use shared_samples::samples;
 
@@ -99,6 +99,7 @@ fn sorted(mut block: Block, kernel: &dyn Kernel) -> Result<Block> {
         run.data = buffer.into();
     }
     block.sorted = true;
+    block.divided = None;
     Ok(block)
 }
 

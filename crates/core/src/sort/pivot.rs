@@ -5,15 +5,17 @@
 //! "Parallel sorting by regular sampling"). Must never: copy the records of a block.
 
 use std::cmp::Ordering;
+use std::ops::{Range, RangeInclusive};
 use std::slice::ChunksExact;
 
 use super::proposed_samples::{InOrder, all_samples, thin};
 use crate::block::{Block, Run};
+use crate::members::Rank;
 use crate::vcube::Node;
 use crate::wire::Reader;
-use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result};
-use ftsort_kernels::kernel::Kernel;
+use ftsort_kernels::kernel::{Bound, Kernel};
 use ftsort_kernels::random::SplitMix;
 
 /// The number of samples for each part into which a block is cut. If one node has all records, half of the
@@ -49,11 +51,16 @@ pub fn most_samples(division: Division, record_bytes: usize) -> usize {
 pub struct CutPoint<R = Vec<u8>> {
     /// A record that has the point's key.
     pub record: R,
-    /// Among records with this key, those of smaller origins are before the point.
+    /// Among records with this key, those of smaller origins are before the point; or [`EVERY_ORIGIN`].
     pub origin: u32,
-    /// Among records with this key and origin, those at smaller positions are before the point.
+    /// Among records with this key and origin, those at smaller positions are before the point. With [`EVERY_ORIGIN`]: the
+    /// part of each input's records with this key that is before the point ([`Bound::share`]).
     pub position: u64,
 }
+
+/// Stands for all origins in a point at which equal keys of each input are divided alike, which does not depend on their
+/// positions. Runs that are divided there have all records of their input with this key.
+pub const EVERY_ORIGIN: u32 = u32::MAX;
 
 /// The first byte of a cut in a message.
 pub const ALL_UPPER: u8 = 0;
@@ -97,6 +104,17 @@ impl<R: AsRef<[u8]>> CutPoint<R> {
             .then(self.position.cmp(&other.position))
     }
 
+    /// Returns the bound at which the input of this origin is divided, if every input is divided there.
+    pub fn bound(&self, origin: Rank) -> Option<Bound<'_>> {
+        // Multiples of the golden ratio are spread evenly over the unit.
+        const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+        (self.origin == EVERY_ORIGIN).then(|| Bound {
+            record: self.record.as_ref(),
+            share: self.position,
+            rounding: u64::from(origin.0).wrapping_mul(GOLDEN_RATIO),
+        })
+    }
+
     /// Appends the point as a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.record.as_ref());
@@ -115,6 +133,9 @@ impl<R: AsRef<[u8]>> CutPoint<R> {
 
     /// Returns the number of records of a run that are before this point.
     pub fn records_before(&self, run: &Run, kernel: &dyn Kernel) -> usize {
+        if let Some(bound) = self.bound(run.origin) {
+            return bound.place_in(&run.data, kernel);
+        }
         match run.origin.0.cmp(&self.origin) {
             Ordering::Less => kernel.upper_bound(&run.data, self.record.as_ref()),
             Ordering::Greater => kernel.lower_bound(&run.data, self.record.as_ref()),
@@ -164,7 +185,7 @@ impl CutPoint {
     pub fn after_key(record: Vec<u8>) -> CutPoint {
         CutPoint {
             record,
-            origin: u32::MAX,
+            origin: EVERY_ORIGIN,
             position: u64::MAX,
         }
     }
@@ -285,6 +306,45 @@ fn at_least<'a>(
     spaced_samples(block, wanted, |_| WHOLE / 2, kernel)
 }
 
+/// Returns samples of a block that is not sorted, as [`sample`] does of a sorted one: of records that are drawn at random,
+/// one of each stretch of the block, and sorted in `drawn`. Between blocks of about the same size, the share of a node differs
+/// by at most 1.6 % of it (standard deviation); if one of P nodes has all records, by 1.6 % times the root of P.
+pub fn drawn_samples<'d>(
+    block: &Block,
+    (node, division): (Node, Division),
+    drawn: &'d mut Block,
+    kernel: &dyn Kernel,
+) -> Result<Vec<Sample<'d>>> {
+    const RECORDS_PER_DRAW: usize = 128;
+    const DRAWS: RangeInclusive<usize> = 4096..=1 << 16;
+    const MOST_SAMPLES: usize = 256;
+    let size = kernel.record_bytes();
+    let Some(run) = block.runs.first() else {
+        return Ok(Vec::new());
+    };
+    let total = run.data.len() / size;
+    let count = (total / RECORDS_PER_DRAW)
+        .clamp(*DRAWS.start(), *DRAWS.end())
+        .min(total);
+    let mut records = Buffer::unset(count * size)?;
+    let mut random = SplitMix::new(u64::from(node.0) << 32 ^ total as u64);
+    for (index, place) in records.chunks_exact_mut(size).enumerate() {
+        let at = (index * total + random.below(total as u64) as usize) / count;
+        place.copy_from_slice(&run.data[at * size..(at + 1) * size]);
+    }
+    kernel.sort(&mut records)?;
+    *drawn = Block::of_run(Run::new(run.origin, 0, records.into()));
+    let mut samples = at_least(MOST_SAMPLES.min(count), drawn, division, kernel);
+    let mut before = (0, 0);
+    for sample in &mut samples {
+        // Rounded so that the weights add up to the number of records.
+        let drawn_before = before.0 + sample.weight;
+        let all_before = (u128::from(drawn_before) * total as u128 / count as u128) as u64;
+        (sample.weight, before) = (all_before - before.1, (drawn_before, all_before));
+    }
+    Ok(samples)
+}
+
 /// Returns samples as [`sample`] does, for a cube of many nodes or a block of many runs: at places that differ between
 /// nodes, so that the cuts are balanced although all nodes have the same records. Of many runs more samples are taken
 /// and thinned out, because each run adds an error of its own.
@@ -380,6 +440,61 @@ pub fn rounded<'p>(
     rounding: Option<u32>,
     kernel: &dyn Kernel,
 ) -> Result<Vec<Cut<&'p [u8]>>> {
+    let samples = all_samples(proposals, kernel)?;
+    let point = |index: usize, _| samples.get(index).map(|sample| sample.point.clone());
+    Ok(cuts_by(&samples, shares, rounding, point))
+}
+
+/// Returns cuts as [`balanced`] does, between blocks whose records have no positions yet: a cut between equal keys gives
+/// the same part of those of each block to the lower side ([`EVERY_ORIGIN`]).
+pub fn balanced_in_every<'p>(
+    proposals: &'p [(Node, Slice)],
+    shares: &[usize],
+    kernel: &dyn Kernel,
+) -> Result<Vec<Cut<&'p [u8]>>> {
+    const HALF: u32 = u64::BITS / 2;
+    let samples = all_samples(proposals, kernel)?;
+    let weight_of = |range: Range<usize>| -> u128 {
+        let among = samples.iter().skip(range.start).take(range.len());
+        among.map(|sample| u128::from(sample.weight)).sum()
+    };
+    let point = |index: usize, target: u128| {
+        let record = samples.get(index)?.point.record;
+        let is_equal = |other: &Sample<'_>| kernel.compare(other.point.record, record).is_eq();
+        let is_equal_at = |index: usize| samples.get(index).is_some_and(is_equal);
+        let first = (0..index)
+            .rev()
+            .take_while(|other| is_equal_at(*other))
+            .last();
+        let behind = (index..).take_while(|other| is_equal_at(*other)).last();
+        let first = first.unwrap_or(index);
+        let behind = behind.unwrap_or(index) + 1;
+        let (before, equal) = (weight_of(0..first), weight_of(first..behind));
+        // One sample says little about the number of records with its key: mostly there is one.
+        let share = match behind - first {
+            1 => 0,
+            _ => {
+                let below = target.saturating_sub(2 * before);
+                ((below << HALF) / (2 * equal).max(1)) << HALF
+            }
+        };
+        Some(CutPoint {
+            record,
+            origin: EVERY_ORIGIN,
+            position: u64::try_from(share).unwrap_or(u64::MAX),
+        })
+    };
+    Ok(cuts_by(&samples, shares, None, point))
+}
+
+/// Returns the cuts between parts with these shares. `point`: returns the point of a cut at a sample, given by its index,
+/// that is to have so many half records before it.
+fn cuts_by<'p>(
+    samples: &InOrder<'p>,
+    shares: &[usize],
+    rounding: Option<u32>,
+    point: impl Fn(usize, u128) -> Option<CutPoint<&'p [u8]>>,
+) -> Vec<Cut<&'p [u8]>> {
     // If no node of the parts is fault-free, their executors are outside of the parts, which are then equal.
     let equal = vec![1; shares.len()];
     let shares = if shares.iter().all(|share| *share == 0) {
@@ -387,7 +502,6 @@ pub fn rounded<'p>(
     } else {
         shares
     };
-    let samples = all_samples(proposals, kernel)?;
     // The weights may be any numbers.
     let weights = samples.iter().map(|sample| sample.weight);
     let total = weights.fold(0, u64::saturating_add);
@@ -401,8 +515,7 @@ pub fn rounded<'p>(
             (0, 2 * (u128::from(WHOLE) - up) * weight)
         }
     };
-    let mut samples = samples.iter().peekable();
-    let (mut lower, mut before) = (0, 0_u128);
+    let (mut lower, mut next, mut before) = (0, 0, 0_u128);
     let (_, inner) = shares.split_last().unwrap_or((&0, &[]));
     let cuts = inner.iter().map(|share| {
         lower += share;
@@ -416,15 +529,15 @@ pub fn rounded<'p>(
         let exact = u128::from(total) * 2 * lower as u128 * u128::from(WHOLE);
         let target = exact / all_shares as u128;
         let target = (target + later).saturating_sub(earlier) / u128::from(WHOLE);
-        while let Some(sample) =
-            samples.next_if(|sample: &&Sample<'_>| before * 2 + u128::from(sample.weight) < target)
+        while let Some(sample) = samples.get(next)
+            && before * 2 + u128::from(sample.weight) < target
         {
             before += u128::from(sample.weight);
+            next += 1;
         }
-        let next = samples.peek();
-        next.map_or(Cut::AllLower, |sample| Cut::At(sample.point.clone()))
+        point(next, target).map_or(Cut::AllLower, Cut::At)
     });
-    Ok(cuts.collect())
+    cuts.collect()
 }
 
 /// Returns the papers' splitters: the records that divide a block into `parts` equal parts (2024, Algorithm

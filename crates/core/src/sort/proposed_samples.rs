@@ -162,6 +162,12 @@ impl<'s> InOrder<'s> {
         self.samples.len()
     }
 
+    /// The sample that comes after so many others.
+    pub fn get(&self, index: usize) -> Option<&Sample<'s>> {
+        let (_, index) = self.order.get(index)?;
+        Some(&self.samples[*index])
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Sample<'s>> {
         self.order.iter().map(|(_, index)| &self.samples[*index])
     }

@@ -10,20 +10,40 @@
 //! within the parts. A node sends one message to each other part of its subcube and receives one from each. The
 //! runs are not merged between the levels, so that a block still consists of pieces of inputs.
 //!
+//! In one level, large inputs of numbers can be divided first and sorted after the exchange, which saves the merge
+//! ([`DivideFirst`]). Then the samples are drawn at random, and a cut divides the equal keys of each input in the same
+//! proportion, so that it has the same place in an input whether that is sorted or not. An input that was only divided
+//! gives the same pieces as a sorted one, in another order: nodes can choose for themselves, and lost pieces are made
+//! again by sorting a copy.
+//!
 //! Cost: one round with one decision for each level; with L levels about L (N^(1/L) - 1) messages per node, and
 //! each record moves at most L times. Must never: depend on failures, except through the shares of the nodes.
+
+use std::sync::Arc;
 
 use super::key_bytes::KeyBytes;
 use super::of_sorted_pieces;
 use super::pivot::{self, Cut, Division};
 use super::proposed_samples;
-use crate::block::Block;
+use crate::block::{Block, Divided, Run};
 use crate::engine::{Algorithm, Exchange, Proposals, RoundContext, Split, Step, Subcube};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
-use ftsort_kernels::kernel::Kernel;
+use ftsort_kernels::kernel::{Bound, Kernel};
+
+/// Which inputs are divided before they are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DivideFirst {
+    /// None.
+    #[default]
+    Never,
+    /// Those for which it saves time.
+    IfFaster,
+    /// Those of at least so many bytes.
+    From(usize),
+}
 
 /// Sample sort on a cube of a given dimension.
 #[derive(Debug)]
@@ -34,10 +54,18 @@ pub struct SampleSort<'a> {
     pub dimension: u32,
     /// The number of levels, at least 1. A cube of a smaller dimension has as many levels as dimensions.
     pub levels: u32,
+    /// Which inputs are divided first, if there is one level.
+    pub divide_first: DivideFirst,
 }
 
 /// Up to this dimension, evenly spaced samples of all nodes are so many that a cut can be at one of them.
 const FEW_DIMENSIONS: u32 = 6;
+
+/// The size in bytes from which it saves time to divide inputs first among few and among many nodes: a merge of more runs
+/// takes longer. For smaller ones it takes longer to draw samples than to merge.
+const LEAST_OF_FEW: usize = 8 << 20;
+const LEAST_OF_MANY: usize = 1 << 20;
+const MANY_DIMENSIONS: u32 = 3;
 
 /// One level: subcubes of dimension `high` are divided into parts, which are subcubes of dimension `low`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +115,51 @@ impl SampleSort<'_> {
     fn level(&self, round: u32) -> Level {
         Level::of(round, self.rounds(), self.dimension)
     }
+
+    /// Whether some inputs may be divided first.
+    fn may_divide_first(&self) -> bool {
+        self.divide_first != DivideFirst::Never && self.rounds() == 1
+    }
+
+    /// Returns the places of a decision's cuts in an input.
+    fn places(&self, at: &RoundContext<'_>, run: &Run) -> Result<Vec<usize>> {
+        let cuts = self.key_bytes().whole_cuts(at.decision)?;
+        let cuts = self.cuts(at, &cuts)?;
+        Ok(cuts
+            .iter()
+            .map(|cut| cut.records_below(run, self.kernel))
+            .collect())
+    }
+
+    fn cuts<'c>(&self, at: &RoundContext<'_>, whole: &'c [u8]) -> Result<Vec<Cut<&'c [u8]>>> {
+        Cut::read_between(
+            whole,
+            self.level(at.round).parts(),
+            self.kernel.record_bytes(),
+        )
+    }
+}
+
+/// Returns the pieces of an input that end at these numbers of records, and the last one.
+fn pieces_at(ends: &[usize], input: &Block, record_bytes: usize) -> Vec<Block> {
+    let mut pieces = Vec::with_capacity(ends.len() + 1);
+    let mut start = 0;
+    for end in ends.iter().copied().chain([usize::MAX]) {
+        let runs = input.runs.iter().map(|run| {
+            // A decision of another rank may have cuts in any order.
+            let end = end.min(run.data.len() / record_bytes).max(start);
+            let data = run.data.part(start * record_bytes..end * record_bytes);
+            let piece = Run::new(run.origin, run.start + start as u64, data);
+            start = end;
+            piece
+        });
+        let piece = Block::of_sorted(runs.collect());
+        pieces.push(Block {
+            sorted: input.sorted,
+            ..piece
+        });
+    }
+    pieces
 }
 
 impl Algorithm for SampleSort<'_> {
@@ -104,8 +177,61 @@ impl Algorithm for SampleSort<'_> {
         }
     }
 
+    fn waits(&self, block: &Block) -> bool {
+        let [run] = &block.runs[..] else {
+            return false;
+        };
+        let is_large = match self.divide_first {
+            DivideFirst::Never => false,
+            DivideFirst::IfFaster => {
+                let least = match self.dimension {
+                    0..MANY_DIMENSIONS => LEAST_OF_FEW,
+                    _ => LEAST_OF_MANY,
+                };
+                run.data.len() >= least && self.kernel.is_divided_first(&run.data)
+            }
+            DivideFirst::From(bytes) => run.data.len() >= bytes,
+        };
+        is_large && self.may_divide_first() && !block.sorted
+    }
+
+    fn divided(&self, at: &RoundContext<'_>, mut block: Block) -> Result<Block> {
+        let whole = self.key_bytes().whole_cuts(at.decision)?;
+        let cuts = self.cuts(at, &whole)?;
+        let [run] = &mut block.runs[..] else {
+            return self.prepare(block);
+        };
+        let bounds = cuts.iter().filter_map(|cut| match cut {
+            Cut::At(point) => Some(point.bound(run.origin)),
+            Cut::AllLower | Cut::AllUpper => None,
+        });
+        let Some(bounds) = bounds.collect::<Option<Vec<Bound<'_>>>>() else {
+            // A cut at a position is in sorted inputs only.
+            return self.prepare(block);
+        };
+        let mut buffer = std::mem::take(&mut run.data).into_buffer()?;
+        let records = buffer.len() / self.kernel.record_bytes();
+        let mut places = self.kernel.divide(&mut buffer, &bounds)?.into_iter();
+        let ends = cuts.iter().map(|cut| match cut {
+            Cut::AllUpper => 0,
+            Cut::AllLower => records,
+            Cut::At(_) => places.next().unwrap_or(records),
+        });
+        let ends = ends.collect();
+        run.data = buffer.into();
+        let decision = at.decision.to_vec();
+        block.divided = Some(Arc::new(Divided { decision, ends }));
+        Ok(block)
+    }
+
     fn propose(&self, at: &RoundContext<'_>, _subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
         let division = self.level(at.round).division();
+        if !block.sorted {
+            let mut drawn = Block::empty();
+            let at = (at.node, division);
+            let samples = pivot::drawn_samples(block, at, &mut drawn, self.kernel)?;
+            return Ok(self.key_bytes().of_samples(&samples));
+        }
         let samples = match self.levels {
             1 if self.dimension <= FEW_DIMENSIONS => {
                 pivot::sample_once(block, division, self.kernel)
@@ -138,7 +264,10 @@ impl Algorithm for SampleSort<'_> {
         let parts: Vec<usize> = parts.map(share).collect();
         let keys = self.key_bytes();
         let proposals = keys.whole_samples(proposals)?;
-        let cuts = pivot::balanced(&proposals, &parts, self.kernel)?;
+        let cuts = match self.may_divide_first() {
+            true => pivot::balanced_in_every(&proposals, &parts, self.kernel)?,
+            false => pivot::balanced(&proposals, &parts, self.kernel)?,
+        };
         Ok(keys.of_cuts(&cuts))
     }
 
@@ -153,9 +282,18 @@ impl Algorithm for SampleSort<'_> {
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
         let level = self.level(at.round);
-        let cuts = self.key_bytes().whole_cuts(at.decision)?;
-        let cuts = Cut::read_between(&cuts, level.parts(), self.kernel.record_bytes())?;
-        let mut give = Cut::divide_all(&cuts, block, self.kernel);
+        let mut give = match (block.ends_by(at.decision), &block.runs[..]) {
+            (Some(ends), _) => pieces_at(ends, block, self.kernel.record_bytes()),
+            _ if !block.sorted => return self.split(at, &self.divided(at, block.clone())?),
+            // A cut in every input needs all of its records with one key.
+            (None, [run]) if self.rounds() == 1 => {
+                pieces_at(&self.places(at, run)?, block, self.kernel.record_bytes())
+            }
+            _ => {
+                let cuts = self.key_bytes().whole_cuts(at.decision)?;
+                Cut::divide_all(&self.cuts(at, &cuts)?, block, self.kernel)
+            }
+        };
         let keep = give.remove(level.part_of(at.node));
         Ok(Split { keep, give })
     }
@@ -163,7 +301,69 @@ impl Algorithm for SampleSort<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{block_of, kernel};
     use super::*;
+    use crate::members::{Members, Rank};
+    use proptest::prelude::*;
+
+    /// The origins, starts and sorted keys of the pieces of an input.
+    fn pieces(split: Split) -> Vec<Vec<(Rank, u64, Vec<i32>)>> {
+        let parts = [split.keep].into_iter().chain(split.give);
+        let pieces = parts.map(|part| {
+            let runs = part.runs.into_iter().map(|run| {
+                let mut keys: Vec<i32> = bytemuck::pod_collect_to_vec(&run.data[..]);
+                keys.sort_unstable();
+                (run.origin, run.start, keys)
+            });
+            runs.collect()
+        });
+        pieces.collect()
+    }
+
+    proptest! {
+        /// Some nodes sort their inputs and others only divide them: the pieces are the same for one decision, and an input
+        /// that was divided by another decision is divided anew.
+        #[test]
+        fn divided_inputs_have_the_pieces_of_sorted_ones(
+            inputs in prop::collection::vec(prop::collection::vec(0_i32..5000, 0..1500), 4),
+            keys in prop::sample::select(vec![1, 3, 5000]),
+        ) {
+            let inputs: Vec<Vec<i32>> =
+                inputs.into_iter().map(|input| input.into_iter().map(|key| key % keys).collect()).collect();
+            let kernel = kernel();
+            let sort = SampleSort { kernel: &*kernel, dimension: 2, levels: 1, divide_first: DivideFirst::From(1) };
+            let subcube = Subcube::of(&Members::new(Rank(0), 4), Node(0), 2);
+            let input = |node: usize| block_of(node as u32, &inputs[node]);
+            let mut proposals = Vec::new();
+            for node in 0..4 {
+                let at = RoundContext::new(1, Node(node as u32), &[]);
+                let block = if node % 2 == 0 { input(node) } else { sort.prepare(input(node)).unwrap() };
+                let proposal = sort.propose(&at, &subcube, &block).unwrap();
+                proposals.push((at.node, Slice::copy_of(&proposal).unwrap()));
+            }
+            let at = RoundContext::new(1, Node(0), &[]);
+            let decision = sort.decide(&at, &subcube, &proposals).unwrap();
+            let other = sort.decide(&at, &subcube, &proposals[..2]).unwrap();
+            let mut sizes = [0; 4];
+            for node in 0..4 {
+                let at = RoundContext::new(1, Node(node as u32), &decision);
+                let expected = pieces(sort.split(&at, &sort.prepare(input(node)).unwrap()).unwrap());
+                let waiting = sort.divided(&RoundContext::new(1, at.node, &other), input(node)).unwrap();
+                let divided = sort.divided(&at, waiting.clone()).unwrap();
+                for block in [divided, waiting, input(node)] {
+                    prop_assert_eq!(pieces(sort.split(&at, &block).unwrap()), expected.clone());
+                }
+                let own = sort.split(&at, &input(node)).unwrap();
+                for (place, give) in own.give.iter().enumerate() {
+                    sizes[place + usize::from(place >= node)] += give.bytes() / 4;
+                }
+                sizes[node] += own.keep.bytes() / 4;
+            }
+            let all = inputs.concat().len();
+            // All records were drawn.
+            prop_assert!(sizes.iter().all(|size| *size <= all / 4 + all / 50 + 8), "{sizes:?}");
+        }
+    }
 
     #[test]
     fn levels_divide_the_dimensions_evenly() {

@@ -162,17 +162,33 @@ pub fn run_nodes(
 ) -> Result<(Vec<Blocks>, Vec<u8>)> {
     let input = |node: Node| inputs.get(node.0 as usize).map_or(&[][..], |input| input);
     let prepare = |node: Node| {
-        let block = called_twice(|| algorithm.prepare(block_of_bytes(node.0, input(node))))?;
+        let block = block_of_bytes(node.0, input(node));
+        let block = match algorithm.waits(&block) {
+            true => block,
+            false => called_twice(|| algorithm.prepare(block.clone()))?,
+        };
         Ok((node, block))
     };
     let inputs: Blocks = members.cube().nodes().map(prepare).collect::<Result<_>>()?;
     let mut versions = vec![inputs];
     let mut decisions = BTreeMap::new();
     for round in 1..=algorithm.rounds() {
-        let blocks = &versions[versions.len() - 1];
+        let last = versions.len() - 1;
+        let blocks = &versions[last];
         if let Some(scope) = algorithm.step(round).scope {
             decisions = decide(algorithm, members, (round, scope), blocks, &decisions)?;
         }
+        let waiting = blocks
+            .iter()
+            .filter(|(_, block)| round == 1 && algorithm.waits(block));
+        let divided = waiting.map(|(node, block)| {
+            let at = RoundContext::new(round, *node, &decisions[node]);
+            let divided = called_twice(|| algorithm.divided(&at, block.clone()))?;
+            Ok((*node, divided))
+        });
+        let divided: Blocks = divided.collect::<Result<_>>()?;
+        versions[last].extend(divided);
+        let blocks = &versions[last];
         versions.push(exchange(algorithm, members, round, blocks, &decisions)?);
     }
     let last = decisions.remove(&Node(0)).unwrap_or_default();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::pivot::{self, Cut};
 use super::proposed_samples;
 use super::testing::{block_of, bytes_of, kernel, run_nodes, shares};
-use super::{Method, PivotRule, Shape, Splitters};
+use super::{DivideFirst, Method, PivotRule, Shape, Splitters};
 use crate::block::Block;
 use crate::engine::Algorithm;
 use crate::members::{Members, Rank, RankSet};
@@ -110,6 +110,17 @@ fn algorithms(kernel: &dyn Kernel, dimension: u32) -> Vec<(&'static str, Box<dyn
         .collect()
 }
 
+/// Returns the algorithms that sort any numbers, as [`algorithms`].
+fn algorithms_for_numbers(
+    kernel: &dyn Kernel,
+    dimension: u32,
+) -> Vec<(&'static str, Box<dyn Algorithm + '_>)> {
+    let dividing = Method::SampleSort(1).on_divided(kernel, dimension, DivideFirst::From(1));
+    let mut all = algorithms(kernel, dimension);
+    all.insert(0, ("sample sort that divides inputs first", dividing));
+    all
+}
+
 /// The number of algorithms that are balanced for every distribution.
 const BALANCED: usize = 5;
 
@@ -126,11 +137,14 @@ fn the_largest_share_is_within_5_percent_of_the_mean() {
         for ranks in sized(&[1, 2, 3, 4, 7, 16][..], &[1, 2, 3, 4, 5, 7, 8, 16, 31]) {
             let inputs = inputs(shape, *ranks, 4000);
             let members = Members::new(Rank(0), *ranks);
-            let all = algorithms(&*kernel, members.cube().dimension());
-            for (name, algorithm) in &all[..BALANCED] {
+            let all = algorithms_for_numbers(&*kernel, members.cube().dimension());
+            for (name, algorithm) in &all[..=BALANCED] {
                 let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
                 let largest = largest(&shares, &inputs, *ranks);
-                assert!(largest <= 1.05, "{name}, {shape}, {ranks} ranks: {largest}");
+                // The share of each node is known from few of the records that are drawn of one input.
+                let is_drawn_of_one = name.contains("divides") && shape == "one huge";
+                let most = if is_drawn_of_one { 1.1 } else { 1.05 };
+                assert!(largest <= most, "{name}, {shape}, {ranks} ranks: {largest}");
             }
         }
     }
@@ -184,7 +198,7 @@ fn every_algorithm_sorts_every_distribution() {
         {
             let inputs = inputs(shape, ranks, 130);
             let members = Members::new(Rank(0), ranks);
-            for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
+            for (_, algorithm) in algorithms_for_numbers(&*kernel, members.cube().dimension()) {
                 shares(&*algorithm, &*kernel, &members, &bytes_of(&inputs), false);
             }
         }

@@ -34,6 +34,34 @@ use crate::with_number;
 /// A function that is called with consecutive pieces of a block, each of whole records.
 pub type Visitor<'a> = dyn FnMut(&[u8]) + Send + 'a;
 
+/// A place in the order of keys at which blocks are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound<'a> {
+    /// Records with smaller keys than this record are before the bound, and records with greater keys are not. It need not
+    /// be aligned.
+    pub record: &'a [u8],
+    /// The part of a block's records with this key that is before the bound, in units of 2^-64: none of them with 0, and
+    /// all with the greatest number.
+    pub share: u64,
+    /// Added to that number of records before it is rounded down, in units of 2^-64. If it differs between blocks, the sum
+    /// over blocks is nearer to the share.
+    pub rounding: u64,
+}
+
+impl Bound<'_> {
+    /// Returns how many records are before the bound in a run in which those with its key have these places.
+    pub fn place_among(&self, equal: Range<usize>) -> usize {
+        let share = u128::from(self.share) + u128::from(self.share == u64::MAX);
+        let before = equal.len() as u128 * share + u128::from(self.rounding);
+        equal.start + (before >> u64::BITS) as usize
+    }
+
+    /// Returns how many records of a run are before the bound.
+    pub fn place_in(&self, run: &[u8], kernel: &(impl Kernel + ?Sized)) -> usize {
+        self.place_among(kernel.lower_bound(run, self.record)..kernel.upper_bound(run, self.record))
+    }
+}
+
 /// Sorts, searches and merges records of one layout.
 ///
 /// A *run* is a sorted block. All counts and indices are in records.
@@ -67,6 +95,30 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As for [`Kernel::sort`].
     fn sort_part(&self, records: &mut [u8]) -> Result<()>;
+
+    /// Returns whether it takes less time to divide this block, if it is large, and to sort its parts together with those of
+    /// many other blocks than to sort it and to merge.
+    fn is_divided_first(&self, _block: &[u8]) -> bool {
+        false
+    }
+
+    /// Divides a block at ascending bounds: changes the order of the records so that those before a bound come before all
+    /// others. Returns for each bound the number of records before it.
+    ///
+    /// # Errors
+    /// As for [`Kernel::sort`].
+    fn divide(&self, block: &mut Buffer, bounds: &[Bound<'_>]) -> Result<Vec<usize>> {
+        divide_sorted(self, block, bounds)
+    }
+
+    /// Copies the records of runs, which are not sorted, to `out`, which is as long as all of them, and sorts them.
+    ///
+    /// # Errors
+    /// As for [`Kernel::sort`].
+    fn sort_together(&self, runs: &[&[u8]], out: &mut Buffer) -> Result<()> {
+        copy_all(runs, out);
+        self.sort(out)
+    }
 
     /// Compares two records, which need not be aligned.
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering;
@@ -103,6 +155,26 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     fn error_of_panic(&self, error: Error) -> Error {
         error
     }
+}
+
+/// Copies runs to `out` one after the other.
+fn copy_all(runs: &[&[u8]], mut out: &mut [u8]) {
+    for run in runs {
+        let (place, behind) = out.split_at_mut(run.len());
+        place.copy_from_slice(run);
+        out = behind;
+    }
+}
+
+/// Divides a block at bounds by sorting it.
+fn divide_sorted(
+    kernel: &(impl Kernel + ?Sized),
+    block: &mut Buffer,
+    bounds: &[Bound<'_>],
+) -> Result<Vec<usize>> {
+    kernel.sort(block)?;
+    let places = bounds.iter().map(|bound| bound.place_in(block, kernel));
+    Ok(places.collect())
 }
 
 /// Returns a kernel for `layout` that works on the threads of `pool`. A number of threads is a pool, too: 1 is the

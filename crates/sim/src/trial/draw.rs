@@ -54,6 +54,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         sorts: 1 + usize::from(draw.once_in(3)),
         gathers: SplitMix::new(seed.rotate_left(16)).once_in(2),
         samplers: SplitMix::new(seed.rotate_left(24)).below(3) as usize,
+        divides: SplitMix::new(seed.rotate_left(40)).below(4) as usize,
         checks: draw.once_in(3),
         quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
         spares: draw_spares(seed, ranks),

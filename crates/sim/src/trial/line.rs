@@ -75,7 +75,7 @@ fn read_list<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> 
 
 /// The words that are written.
 const WORDS: &str = "ranks, seed, records, arrays, keys, algorithm, store, repair, fan_out, hosts, sorts, protects, \
-                     updates, recoveries, gathers, samplers, mutant, dense, tagged, checks, reloads, lies, corrupt, \
+                     updates, recoveries, gathers, samplers, divides, mutant, dense, tagged, checks, reloads, lies, corrupt, \
                      exclusions, speeds, gain, loop, tree, sink, links, quorum, spares, damage, power, sync, timed, \
                      wrong_words, refuse, failures";
 
@@ -118,6 +118,7 @@ impl Trial {
             "recoveries" => self.recoveries = value.parse().ok()?,
             "gathers" => self.gathers = value == "1",
             "samplers" => self.samplers = value.parse().ok()?,
+            "divides" => self.divides = value.parse().ok()?,
             "mutant" | "set_mutant" | "plant" => self.mutant = Some(read_mutant(value)?),
             "dense" => self.dense = value == "1",
             "tagged" => self.tagged = value == "1",
@@ -170,6 +171,7 @@ impl fmt::Display for Trial {
             ("updates", self.updates),
             ("recoveries", self.recoveries),
             ("samplers", self.samplers),
+            ("divides", self.divides),
         ] {
             if count > 0 {
                 write!(out, " {name}={count}")?;

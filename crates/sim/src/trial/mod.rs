@@ -8,6 +8,7 @@ mod completeness;
 mod conformance;
 mod copy_loss;
 mod custom_loop;
+mod disordered;
 mod draw;
 mod early_loss;
 mod explore;
@@ -31,7 +32,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::transport::Failure;
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
-use ftsort_core::sort::{Method, PivotRule, Shape};
+use ftsort_core::sort::{DivideFirst, Method, PivotRule, Shape};
 use ftsort_core::transport::{ProtocolConfig, Repair};
 use ftsort_kernels::random::SplitMix;
 
@@ -100,6 +101,9 @@ pub struct Trial {
     /// Of the ranks that gather inputs, those whose number is a multiple of this give samples to the ranks that hold no
     /// copies; 0: none.
     pub samplers: usize,
+    /// The ranks whose number is a multiple of this divide their inputs before they sort them; 0: none. It has an effect only
+    /// where a group would do so ([`Trial::divide_first`]).
+    pub divides: usize,
     /// Whether the job is a loop of the program's own that sorts with checkpoints.
     pub custom_loop: bool,
     /// Whether blocks are checked by digests.
@@ -187,6 +191,18 @@ impl Trial {
         self.samplers > 0 && rank.index().is_multiple_of(self.samplers)
     }
 
+    /// Which inputs a rank divides before it sorts them.
+    pub fn divide_first(&self, rank: Rank) -> DivideFirst {
+        let needs_order = self.dense || self.tagged || self.checks || self.arrays > 0;
+        if self.divides == 0 || needs_order || !self.corruptions.is_empty() {
+            return DivideFirst::Never;
+        }
+        match rank.index().is_multiple_of(self.divides) {
+            true => DivideFirst::From(1),
+            false => DivideFirst::From(usize::MAX),
+        }
+    }
+
     /// The fingerprint of a job in which ranks gather inputs.
     pub fn fingerprint(&self, job: usize) -> u64 {
         !self.seed.rotate_left(job as u32)
@@ -270,6 +286,7 @@ impl Default for Trial {
             recoveries: 0,
             gathers: false,
             samplers: 0,
+            divides: 0,
             custom_loop: false,
             checks: false,
             reloads: false,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 
 use super::custom_loop::CustomLoop;
+use super::disordered::DisorderedKernel;
 use super::many::sort_many;
 use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
@@ -21,7 +22,7 @@ use ftsort_core::engine::{
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::mutants::{Mutant, mutant, set_mutant};
-use ftsort_core::sort::{MergeAndPlace, global_offset, samples, total_records};
+use ftsort_core::sort::{DivideFirst, MergeAndPlace, global_offset, samples, total_records};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
@@ -351,8 +352,13 @@ fn sort(
     let me = context.engine.members().me();
     let dimension = context.engine.members().cube().dimension();
     let other_kernel = other_kernel_of(trial)?;
-    let sorts =
-        [kernel, &*other_kernel].map(|kernel| (trial.algorithm.on(kernel, dimension), kernel));
+    let divide_first = trial.divide_first(me);
+    let sorts = [kernel, &*other_kernel].map(|kernel| {
+        (
+            trial.algorithm.on_divided(kernel, dimension, divide_first),
+            kernel,
+        )
+    });
     let [algorithm, other] = sorts.each_ref().map(|(sort, kernel)| MergeAndPlace {
         sort: &**sort,
         kernel: *kernel,
@@ -561,7 +567,11 @@ pub fn kernel_of(trial: &Trial, descending: bool) -> Result<Box<dyn Kernel>> {
         descending,
         ..Fields::default()
     };
-    Ok(kernel_for(&Layout::new(fields)?, 1))
+    let kernel = kernel_for(&Layout::new(fields)?, 1);
+    Ok(match trial.divide_first(Rank(0)) {
+        DivideFirst::Never => kernel,
+        _ => Box::new(DisorderedKernel(kernel)),
+    })
 }
 
 /// Returns the kernel of a trial's records for another order than that of its result.

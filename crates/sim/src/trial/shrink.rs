@@ -59,6 +59,7 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
     offer(&|smaller| smaller.sorts = 1);
     offer(&|smaller| smaller.gathers = false);
     offer(&|smaller| smaller.samplers = 0);
+    offer(&|smaller| smaller.divides = 0);
     offer(&|smaller| smaller.protects = smaller.protects.saturating_sub(1));
     offer(&|smaller| smaller.updates = smaller.updates.saturating_sub(1));
     offer(&|smaller| smaller.recoveries = smaller.recoveries.saturating_sub(1));

@@ -88,26 +88,51 @@ impl Job<'_, '_> {
 
     /// Returns an input, or a block of version 0, in the form that the first round needs.
     pub(in crate::engine) fn prepared(&mut self, node: Node, block: Block) -> Result<Block> {
-        let algorithm = self.algorithm;
-        let kept = self.recomputes() && self.home_with_input(node).is_some();
-        // A recovery of a result that is refused memory is tried again, and needs the input as it was.
-        let stays = self.redundancy.of_result && !mutant(Mutant::InputConsumedByRefusal);
-        if kept && !stays {
-            // Sorting works in place if no other reference to the bytes exists.
+        self.with_input_changed(node, block, |job, block| {
+            let algorithm = job.algorithm;
+            let mut block = attempt(algorithm, || algorithm.prepare(block))?;
+            if node != job.engine.members.me().home() {
+                if job.keeps_input(node) && !job.stays() {
+                    block = job.engine.corrupt(Target::Replica, block);
+                }
+                // The digest of the part of its own input that a rank keeps follows by division; a mismatch shows
+                // at the end at the latest.
+                job.verify_own(&block)?;
+            }
+            Ok(block)
+        })
+    }
+
+    /// Whether the input of a node is kept for recoveries.
+    fn keeps_input(&self, node: Node) -> bool {
+        self.recomputes() && self.home_with_input(node).is_some()
+    }
+
+    /// Whether inputs stay as they are: a recovery of a result that is refused memory is tried again, and needs them.
+    fn stays(&self) -> bool {
+        self.redundancy.of_result && !mutant(Mutant::InputConsumedByRefusal)
+    }
+
+    /// Returns an input, or a block of version 0, after a change of the order of its records, which replaces the kept one.
+    pub(in crate::engine) fn with_input_changed(
+        &mut self,
+        node: Node,
+        block: Block,
+        change: impl FnOnce(&mut Self, Block) -> Result<Block>,
+    ) -> Result<Block> {
+        let is_kept = self.keeps_input(node);
+        if is_kept && !self.stays() {
+            // The records are moved in place if no other reference to them exists.
             self.redundancy
                 .store
                 .put(VersionId::INPUT, node, &Block::empty())?;
         }
-        let mut block = attempt(algorithm, || algorithm.prepare(block))?;
-        if node != self.engine.members.me().home() {
-            if kept && !stays {
-                block = self.engine.corrupt(Target::Replica, block);
-            }
-            // The digest of the part of its own input that a rank keeps follows by division; a mismatch shows
-            // at the end at the latest.
-            self.verify_own(&block)?;
-        }
-        if kept {
+        let block = change(self, block)?;
+        if is_kept && block.divided.is_some() && mutant(Mutant::DividedInputNotKept) {
+            self.redundancy
+                .store
+                .put(VersionId::INPUT, node, &Block::empty())?;
+        } else if is_kept {
             self.redundancy.store.put(VersionId::INPUT, node, &block)?;
             self.redundancy.held.insert(Rank(node.0));
             if node == self.engine.members.me().home() {
@@ -404,15 +429,17 @@ impl Job<'_, '_> {
         if self.progress.version.version == 0 {
             return Ok(piece);
         }
-        if !piece.sorted && !mutant(Mutant::CutsUnsortedReplica) {
-            piece = self.prepared(origin.home(), piece)?;
-        }
         let mut at = origin.home();
         // An exchange between all nodes places every record, wherever the rounds before it had brought it.
         let last = self.progress.version.version;
         let all = Exchange::all(self.engine.members.cube().dimension());
         let places_all = |round: &u32| algorithm.step(*round).exchange == all;
         let first = (1..=last).rfind(places_all).unwrap_or(1);
+        let decision = self.progress.decision(first, at);
+        let is_divided = decision.is_ok_and(|decision| piece.ends_by(decision).is_some());
+        if !piece.sorted && !is_divided && !mutant(Mutant::CutsUnsortedReplica) {
+            piece = self.prepared(at, piece)?;
+        }
         for round in first..=last {
             let exchange = algorithm.step(round).exchange;
             if exchange == Exchange::Nothing {

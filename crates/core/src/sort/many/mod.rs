@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::key_bytes::KeyBytes;
 use super::merge_and_place::{block_start, block_starts, encoded_cuts, total_records};
 use super::pivot::{self, Cut, Division, WHOLE};
-use super::{MergeAndPlace, SampleSort};
+use super::{DivideFirst, MergeAndPlace, SampleSort};
 use crate::block::{Block, Run};
 use crate::engine::{Algorithm, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
@@ -212,6 +212,7 @@ impl SortMany<'_> {
             kernel,
             dimension: self.dimension,
             levels: 1,
+            divide_first: DivideFirst::Never,
         };
         work(&MergeAndPlace {
             sort: &sort,

@@ -210,7 +210,7 @@ proptest! {
         let block = |sorted| Block {
             runs: runs.iter().map(|(origin, start, records)| Run::new(Rank(*origin), *start, Buffer::zeroed(records * RECORD_BYTES).unwrap().into())).collect(),
             sorted,
-            digest: None,
+            ..Block::empty()
         };
         let subcube = Subcube::of(&Members::new(Rank(0), 4), Node(1), 2);
         let slices = (0..).map(Node).zip(proposals);

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::slice;
 
 use super::lanes::{AHEAD_BYTES, Lanes, MOST_LANES};
-use super::quick::{Cursors, pivot};
+use super::quick::pivot;
 use crate::kernel::Visitor;
 use crate::random::SplitMix;
 
@@ -30,91 +30,149 @@ const CAPACITY: usize = STAGED + (AT_ONCE + 1) * MOST_LANES;
 #[repr(align(64))]
 struct Stage<W>([W; CAPACITY]);
 
-/// Copies words to `out` and divides them. Returns an index: all words of the copy before it are less than all others.
-/// `visit` is called with the bytes of the words in their original order.
+/// The copy, the stages of its two ends, and the numbers of words in each of them. Both stages are filled towards the
+/// middle, as the copy is.
+struct Stages<W> {
+    low: *mut W,
+    high: *mut W,
+    lows: usize,
+    highs: usize,
+    out: *mut W,
+    length: usize,
+    left: usize,
+    right: usize,
+}
+
+impl<W: Copy> Stages<W> {
+    /// Puts the first `count` words of a register into the stages. The last register of the stages must have room.
+    #[inline(always)]
+    unsafe fn put<V: Lanes<Word = W>>(&mut self, register: V, count: usize, pivot: V) {
+        let (low, to_low, to_high) = register.split::<false>(count, pivot);
+        // SAFETY: there is room for the register in both stages. The high words are its last ones.
+        unsafe {
+            to_low.store(self.low.add(self.lows));
+            to_high.store(self.high.add(CAPACITY - self.highs - V::LANES));
+        }
+        self.lows += low;
+        self.highs += count - low;
+    }
+
+    /// Writes the stages that are full.
+    #[inline(always)]
+    unsafe fn write_full<V: Lanes<Word = W>>(&mut self) {
+        // SAFETY: the words that have not been written have room between both ends of the copy.
+        unsafe {
+            if self.lows >= STAGED {
+                for at in (0..STAGED).step_by(V::LANES) {
+                    V::load(self.low.add(at)).store_bypassing(self.out.add(self.left + at));
+                }
+                self.left += STAGED;
+                self.lows -= STAGED;
+                std::ptr::copy(self.low.add(STAGED), self.low, self.lows);
+            }
+            if self.highs >= STAGED {
+                for at in (0..STAGED).step_by(V::LANES) {
+                    let register = V::load(self.high.add(CAPACITY - STAGED + at));
+                    let to = self.right - STAGED + at;
+                    let target = self.out.add(to);
+                    if to + V::LANES <= self.length {
+                        register.store_bypassing(target);
+                    } else {
+                        register.store_some(target, 0, self.length - to);
+                    }
+                }
+                self.right -= STAGED;
+                self.highs -= STAGED;
+                let rest = CAPACITY - STAGED - self.highs;
+                let to = self.high.add(CAPACITY - self.highs);
+                std::ptr::copy(self.high.add(rest), to, self.highs);
+            }
+        }
+    }
+
+    /// Writes the words that are left, and returns how many words the low end has.
+    unsafe fn write_rest<V: Lanes<Word = W>>(self) -> usize {
+        V::fence();
+        let end = self.right.min(self.length);
+        let highs = self.highs - (self.right - end);
+        let rest = CAPACITY - (self.right - end) - highs;
+        // SAFETY: all words have been put into the stages, and those that are left fill the copy.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.low, self.out.add(self.left), self.lows);
+            std::ptr::copy_nonoverlapping(self.high.add(rest), self.out.add(end - highs), highs);
+        }
+        self.left + self.lows
+    }
+}
+
+/// Copies the words of runs to `out`, one run after the other, and divides them. Returns an index: all words of the copy
+/// before it are less than all others. `visit` is called with the bytes of the words in their original order.
 ///
 /// # Safety
-/// The processor has such registers. As many words as `out` has, at least a register of them, can be read at `words`;
-/// they need not be aligned. `out` begins at a cache line.
+/// The processor has such registers. The runs have as many words as `out`, and one has at least a register of them; they
+/// need not be aligned. `out` begins at a cache line.
 #[inline(always)]
 pub unsafe fn copy_divided<V: Lanes>(
-    words: *const V::Word,
+    runs: &[&[u8]],
     out: &mut [V::Word],
     visit: &mut Visitor,
 ) -> usize {
     let length = out.len();
+    let size = size_of::<V::Word>();
     let block = AT_ONCE * V::LANES;
-    let ahead = AHEAD_BYTES / size_of::<V::Word>();
+    let ahead = AHEAD_BYTES / size;
+    let longest = runs
+        .iter()
+        .max_by_key(|run| run.len())
+        .copied()
+        .unwrap_or_default();
     // SAFETY: all reads and writes are within the words, the stages and the copy.
     unsafe {
-        let (pivot, _) = pivot::<V>(words, length, &mut SplitMix::new(length as u64));
+        let mut random = SplitMix::new(length as u64);
+        let (pivot, _) = pivot::<V>(longest.as_ptr().cast(), longest.len() / size, &mut random);
         let mut low = Stage([V::LAST; CAPACITY]);
         let mut high = Stage([V::LAST; CAPACITY]);
-        let (low, high) = (low.0.as_mut_ptr(), high.0.as_mut_ptr());
-        // Both stages are filled towards the middle, as the copy is. The lanes of the last register that are behind the
-        // copy count as filled from the beginning, so that all other registers are stored as a whole.
+        // The lanes of the last register that are behind the copy count as filled from the beginning, so that all other
+        // registers are stored as a whole.
         let behind = length.next_multiple_of(V::LANES) - length;
-        let (mut lows, mut highs) = (0, behind);
-        let (mut left, mut right) = (0, length + behind);
-        let (mut from, mut visited) = (0, 0);
-        while length - from >= block {
-            for register in 0..AT_ONCE {
-                V::prefetch(words.wrapping_add(from + ahead + register * V::LANES));
-            }
-            for register in 0..AT_ONCE {
-                let register = V::load(words.add(from + register * V::LANES));
-                let (count, to_low, to_high) = register.split::<false>(V::LANES, pivot);
-                highs += V::LANES - count;
-                to_low.store(low.add(lows));
-                // The high words are the last ones of the register.
-                to_high.store(high.add(CAPACITY - highs - count));
-                lows += count;
-            }
-            from += block;
-            if size_of::<V::Word>() * (from - visited) >= VISIT_BYTES {
-                visit_words::<V>(words, visited..from, visit);
-                visited = from;
-            }
-            if lows >= STAGED {
-                for at in (0..STAGED).step_by(V::LANES) {
-                    V::load(low.add(at)).store_bypassing(out.as_mut_ptr().add(left + at));
+        let mut stages = Stages {
+            low: low.0.as_mut_ptr(),
+            high: high.0.as_mut_ptr(),
+            lows: 0,
+            highs: behind,
+            out: out.as_mut_ptr(),
+            length,
+            left: 0,
+            right: length + behind,
+        };
+        for run in runs {
+            let words: *const V::Word = run.as_ptr().cast();
+            let length = run.len() / size;
+            let (mut from, mut visited) = (0, 0);
+            while length - from >= block {
+                for register in 0..AT_ONCE {
+                    V::prefetch(words.wrapping_add(from + ahead + register * V::LANES));
                 }
-                left += STAGED;
-                lows -= STAGED;
-                std::ptr::copy(low.add(STAGED), low, lows);
-            }
-            if highs >= STAGED {
-                for at in (0..STAGED).step_by(V::LANES) {
-                    let register = V::load(high.add(CAPACITY - STAGED + at));
-                    let to = right - STAGED + at;
-                    let target = out.as_mut_ptr().add(to);
-                    if to + V::LANES <= length {
-                        register.store_bypassing(target);
-                    } else {
-                        register.store_some(target, 0, length - to);
-                    }
+                for register in 0..AT_ONCE {
+                    let register = V::load(words.add(from + register * V::LANES));
+                    stages.put(register, V::LANES, pivot);
                 }
-                right -= STAGED;
-                highs -= STAGED;
-                let rest = CAPACITY - STAGED - highs;
-                std::ptr::copy(high.add(rest), high.add(CAPACITY - highs), highs);
+                from += block;
+                if size * (from - visited) >= VISIT_BYTES {
+                    visit_words::<V>(words, visited..from, visit);
+                    visited = from;
+                }
+                stages.write_full::<V>();
             }
+            visit_words::<V>(words, visited..length, visit);
+            while from < length {
+                let count = V::LANES.min(length - from);
+                stages.put(V::load_first(words.add(from), count), count, pivot);
+                from += count;
+            }
+            stages.write_full::<V>();
         }
-        V::fence();
-        visit_words::<V>(words, visited..length, visit);
-        let end = right.min(length);
-        let highs = highs - (right - end);
-        std::ptr::copy_nonoverlapping(low, out.as_mut_ptr().add(left), lows);
-        let rest = CAPACITY - (right - end) - highs;
-        std::ptr::copy_nonoverlapping(high.add(rest), out.as_mut_ptr().add(end - highs), highs);
-        let mut cursors = Cursors::between(out.as_mut_ptr(), left + lows, end - highs);
-        while from < length {
-            let count = V::LANES.min(length - from);
-            let register = V::load_first(words.add(from), count);
-            cursors.put_exactly::<V, false>(register, count, pivot);
-            from += count;
-        }
-        cursors.left()
+        stages.write_rest::<V>()
     }
 }
 

@@ -206,32 +206,57 @@ macro_rules! entry_points {
             }
         }
 
-        /// Copies and divides words, given by their bytes, as [`copy::copy_divided`] does.
+        /// Divides words as [`quick::separate`] does.
         ///
         /// # Safety
-        /// The processor has these instructions. `words` and `out` have the same number of bytes, at least a register
-        /// of them, and `out` begins at a cache line.
+        /// The processor has these instructions.
         #[target_feature(enable = $features)]
-        pub unsafe fn copy_divided<W: Word>(
-            words: &[u8],
-            out: &mut [W],
-            sign: Sign,
-            visit: &mut Visitor,
-        ) -> usize {
-            use bytemuck::cast_slice_mut as cast;
-            let words = words.as_ptr();
+        pub unsafe fn separate<W: Word>(words: &mut [W], pivot: W, up_to: bool, sign: Sign) -> usize {
+            use bytemuck::{cast, cast_slice_mut as cast_mut};
             // SAFETY: the caller's contract.
             unsafe {
                 match (W::BITS, sign) {
                     $(
                         ($bits, Sign::Unsigned) => {
-                            copy::copy_divided::<$unsigned>(words.cast(), cast(out), visit)
+                            quick::separate::<$unsigned>(cast_mut(words), cast(pivot), up_to)
                         }
                         ($bits, Sign::Signed) => {
-                            copy::copy_divided::<$signed>(words.cast(), cast(out), visit)
+                            quick::separate::<$signed>(cast_mut(words), cast(pivot), up_to)
                         }
                         ($bits, Sign::Float) => {
-                            copy::copy_divided::<$float>(words.cast(), cast(out), visit)
+                            quick::separate::<$float>(cast_mut(words), cast(pivot), up_to)
+                        }
+                    )*
+                    (bits, _) => unreachable!("words of {bits} bits"),
+                }
+            }
+        }
+
+        /// Copies and divides words, given by their bytes, as [`copy::copy_divided`] does.
+        ///
+        /// # Safety
+        /// The processor has these instructions. `runs` and `out` have the same number of bytes, one run has at least a
+        /// register of them, and `out` begins at a cache line.
+        #[target_feature(enable = $features)]
+        pub unsafe fn copy_divided<W: Word>(
+            runs: &[&[u8]],
+            out: &mut [W],
+            sign: Sign,
+            visit: &mut Visitor,
+        ) -> usize {
+            use bytemuck::cast_slice_mut as cast;
+            // SAFETY: the caller's contract.
+            unsafe {
+                match (W::BITS, sign) {
+                    $(
+                        ($bits, Sign::Unsigned) => {
+                            copy::copy_divided::<$unsigned>(runs, cast(out), visit)
+                        }
+                        ($bits, Sign::Signed) => {
+                            copy::copy_divided::<$signed>(runs, cast(out), visit)
+                        }
+                        ($bits, Sign::Float) => {
+                            copy::copy_divided::<$float>(runs, cast(out), visit)
                         }
                     )*
                     (bits, _) => unreachable!("words of {bits} bits"),

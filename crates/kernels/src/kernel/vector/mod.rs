@@ -144,8 +144,7 @@ fn sort_parts_at<W: Word>(
 }
 
 /// Divides words by one of them, and returns two indices: all words before the first index are less than all words from
-/// the second index on, and the words between are equal. There must be more words than a network sorts, which are at
-/// most 256.
+/// the second index on, and the words between are equal. There must be more words than [`MOST_OF_NETWORK`].
 pub fn divide<W: Word>(words: &mut [W], sign: Sign) -> [usize; 2] {
     divide_at(level(), words, sign)
 }
@@ -155,31 +154,58 @@ fn divide_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign) -> [usi
     at_level!(level, divide(words, sign))
 }
 
-/// Copies words, given by their bytes, to `out` and divides them on the way. Returns an index: all words of the copy
+/// Moves the words that are less than `pivot` (or equal to it, if `up_to`) before the others, and returns how many they
+/// are. There must be more words than [`MOST_OF_NETWORK`].
+pub fn separate<W: Word>(words: &mut [W], pivot: W, up_to: bool, sign: Sign) -> usize {
+    separate_at(level(), words, pivot, up_to, sign)
+}
+
+/// Divides words with the instructions of `level`, which the processor must have.
+fn separate_at<W: Word>(
+    level: Option<Level>,
+    words: &mut [W],
+    pivot: W,
+    up_to: bool,
+    sign: Sign,
+) -> usize {
+    at_level!(level, separate(words, pivot, up_to, sign))
+}
+
+/// The number of words that a network sorts at most.
+pub const MOST_OF_NETWORK: usize = 256;
+
+/// Copies words of runs, given by their bytes, to `out` and divides them on the way. Returns an index: all words of the copy
 /// before it are less than all others. `visit` is called with the bytes in their original order.
 ///
 /// # Panics
-/// If `out` does not have as many bytes as `words`, does not begin at a cache line, or has less than 16 words.
+/// If `out` does not have as many bytes as the runs, does not begin at a cache line, or no run has 16 words.
 pub fn copy_divided<W: Word>(
-    words: &[u8],
+    runs: &[&[u8]],
     out: &mut [W],
     sign: Sign,
     visit: &mut Visitor,
 ) -> usize {
-    copy_divided_at(level(), words, out, sign, visit)
+    copy_divided_at(level(), runs, out, sign, visit)
 }
 
 /// Copies and divides words with the instructions of `level`, which the processor must have.
 fn copy_divided_at<W: Word>(
     level: Option<Level>,
-    words: &[u8],
+    runs: &[&[u8]],
     out: &mut [W],
     sign: Sign,
     visit: &mut Visitor,
 ) -> usize {
-    assert_eq!(words.len(), size_of_val(out));
-    assert!(out.len() >= lanes::MOST_LANES && out.as_ptr().align_offset(ALIGNMENT) == 0);
-    at_level!(level, copy_divided(words, out, sign, visit))
+    let bytes: usize = runs.iter().map(|run| run.len()).sum();
+    let longest = runs.iter().map(|run| run.len()).max();
+    assert_eq!(bytes, size_of_val(out));
+    assert!(
+        runs.iter()
+            .all(|run| run.len().is_multiple_of(size_of::<W>()))
+    );
+    assert!(longest >= Some(lanes::MOST_LANES * size_of::<W>()));
+    assert!(out.as_ptr().align_offset(ALIGNMENT) == 0);
+    at_level!(level, copy_divided(runs, out, sign, visit))
 }
 
 /// Merges two sorted runs into `out`.

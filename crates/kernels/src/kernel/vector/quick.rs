@@ -93,6 +93,26 @@ pub unsafe fn divide<V: Lanes>(words: &mut [V::Word]) -> [usize; 2] {
     [low.length, high.start]
 }
 
+/// Moves the words that are less than `pivot` (or equal to it, if `up_to`) before the others, and returns how many they
+/// are.
+///
+/// # Safety
+/// The processor has such registers.
+#[inline(always)]
+pub unsafe fn separate<V: Lanes>(words: &mut [V::Word], pivot: V::Word, up_to: bool) -> usize {
+    let length = words.len();
+    assert!(length > V::ROWS * V::LANES);
+    let words = words.as_mut_ptr();
+    // SAFETY: the caller's contract; enough words are partitioned.
+    unsafe {
+        let pivot = V::splat(pivot);
+        match up_to {
+            true => partition::<V, true>(words, length, pivot),
+            false => partition::<V, false>(words, length, pivot),
+        }
+    }
+}
+
 /// Divides a part into two parts: all words of the first one are less than all words of the second one. Or sorts it,
 /// and returns two empty parts.
 #[inline(always)]
@@ -255,7 +275,7 @@ unsafe fn read<V: Lanes>(words: *const V::Word) -> [V; MOST_UNROLLED] {
 /// blocks in total, and the next block is read from the side with less room. So both sides have room for at least a
 /// block, and for one register less after each register that is written. Once all words have been read, the gap is room
 /// for both sides: for two whole registers, until one is left.
-pub struct Cursors<W> {
+struct Cursors<W> {
     words: *mut W,
     left: usize,
     /// The number of words between the two sides. It shrinks by the number of words that are written to either side.
@@ -264,17 +284,12 @@ pub struct Cursors<W> {
 
 impl<W: Copy> Cursors<W> {
     /// Returns the cursors for words of which those before `left` and from `right` on are written.
-    pub fn between(words: *mut W, left: usize, right: usize) -> Cursors<W> {
+    fn between(words: *mut W, left: usize, right: usize) -> Cursors<W> {
         Cursors {
             words,
             left,
             gap: right - left,
         }
-    }
-
-    /// Returns how many words the left side has.
-    pub fn left(&self) -> usize {
-        self.left
     }
 
     #[inline(always)]
@@ -301,7 +316,7 @@ impl<W: Copy> Cursors<W> {
     /// # Safety
     /// There is room for `count` words between both sides.
     #[inline(always)]
-    pub unsafe fn put_exactly<V: Lanes<Word = W>, const UP_TO: bool>(
+    unsafe fn put_exactly<V: Lanes<Word = W>, const UP_TO: bool>(
         &mut self,
         register: V,
         count: usize,

@@ -145,14 +145,29 @@ fn check_copy(words: &[u64]) {
         let bytes = bytemuck::cast_slice(words);
         let mut expected = words.to_vec();
         expected.sort_unstable_by_key(|word| order(*word));
+        // The last run is the longest one, and has a register of words.
+        let third = words.len() / 3;
+        let second = if words.len() - third >= lanes::MOST_LANES {
+            third.max(1)
+        } else {
+            0
+        };
+        let ends = [0, second.min(1), second, words.len()].map(|words| words * size_of::<W>());
         for level in levels::<W>() {
-            for shift in [0, 1] {
+            for (shift, is_one_run) in [(0, true), (1, true), (1, false)] {
                 let source = [&vec![7; shift][..], bytes].concat();
+                let runs: Vec<&[u8]> = match is_one_run {
+                    true => vec![&source[shift..]],
+                    false => ends
+                        .windows(2)
+                        .map(|part| &source[shift + part[0]..shift + part[1]])
+                        .collect(),
+                };
                 let mut copy = Buffer::zeroed(bytes.len()).unwrap();
                 let copy: &mut [W] = bytemuck::cast_slice_mut(&mut copy);
                 let mut visited = Vec::new();
                 let mut visit = |bytes: &[u8]| visited.extend_from_slice(bytes);
-                let low = copy_divided_at(Some(level), &source[shift..], copy, sign, &mut visit);
+                let low = copy_divided_at(Some(level), &runs, copy, sign, &mut visit);
                 assert!(visited == bytes);
                 let text = || format!("{low} of {} words, {sign:?}, {level:?}", words.len());
                 let (low, high) = copy.split_at(low);

@@ -6,7 +6,7 @@ use super::{ARRAYS, BegunCall, CALLS, Call, Tagged, crash, tagged_layout, value_
 use ftsort_core::group::protected::Order;
 use ftsort_core::group::{DataChecks, GroupConfig, ParityShape, StoreChoice};
 use ftsort_core::members::Rank;
-use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
+use ftsort_core::sort::{DivideFirst, Method, PivotRule, Shape, Splitters};
 use ftsort_core::transport::Repair;
 use ftsort_kernels::random::SplitMix;
 use ftsort_sim::transport::{Failure, FailureMode};
@@ -87,6 +87,7 @@ pub(super) fn draw_program(seed: u64) -> Program {
         } else {
             0
         },
+        divide_first: draw_division(seed),
         ..GroupConfig::default()
     };
     let is_monitored = below(3) == 0;
@@ -137,6 +138,16 @@ fn draw_method(number: usize) -> Option<Method> {
         4..6 => Some(Method::Bitonic(Shape::Any)),
         6..8 => Some(Method::SampleSort(2)),
         _ => None,
+    }
+}
+
+/// Draws which inputs are divided first. The draws of the other values do not depend on it.
+fn draw_division(seed: u64) -> DivideFirst {
+    let mut draw = SplitMix::new(!seed.rotate_left(8));
+    match draw.below(3) {
+        0 => DivideFirst::Never,
+        1 => DivideFirst::From(1),
+        _ => DivideFirst::From(100),
     }
 }
 

@@ -13,7 +13,7 @@ use super::cut::{Order, select};
 use super::merge::{FAR_BYTES, Merge, PIECE_BYTES, merge, merge_tree, merge_tree_by};
 use super::pair::Destination;
 use super::pool::{ThreadPool, current_threads, install, map_parallel};
-use super::{Kernel, Visitor, count, radix, vector};
+use super::{Bound, Kernel, Visitor, copy_all, count, divide_sorted, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::{PlainKey, Sign, Word};
@@ -235,6 +235,50 @@ fn sort_floats<T: PlainKey>(keys: &mut [T::Bits], depth_limit: u32) {
     sort_floats::<T>(&mut rest[high - low..], depth_limit - 1);
 }
 
+/// Divides keys, which have `start` others before them, at ascending bounds, the middle one first, and adds the places of
+/// the bounds.
+fn divide_part<T: PlainKey>(
+    keys: &mut [T],
+    (start, bounds): (usize, &[Bound<'_>]),
+    sign: Sign,
+    places: &mut Vec<usize>,
+) {
+    let key_of = |bound: &Bound<'_>| pod_read_unaligned::<T>(bound.record);
+    let middle = bounds.len() / 2;
+    let Some(key) = bounds.get(middle).map(key_of) else {
+        return;
+    };
+    let at_key = |keys: &mut [T], up_to: bool| {
+        if keys.len() <= vector::MOST_OF_NETWORK {
+            sort_unchecked(keys);
+            return keys.partition_point(|other| other.before(key) || up_to && !key.before(*other));
+        }
+        vector::separate::<T::Bits>(cast_slice_mut(keys), bytemuck::cast(key), up_to, sign)
+    };
+    // Bounds in any other order are found, too, though not at their places.
+    let first = bounds[..middle].partition_point(|bound| key_of(bound).before(key));
+    let later = &bounds[middle..];
+    let behind = middle + later.partition_point(|bound| !key.before(key_of(bound)));
+    let low = at_key(keys, false);
+    let (lower, others) = keys.split_at_mut(low);
+    let at = start + low;
+    let is_among_equal = bounds[first..behind].iter().any(|bound| bound.share > 0);
+    let equal = if is_among_equal {
+        at_key(others, true)
+    } else {
+        0
+    };
+    divide_part(lower, (start, &bounds[..first]), sign, places);
+    let of_key = bounds[first..behind].iter();
+    places.extend(of_key.map(|bound| at + bound.place_among(0..equal)));
+    divide_part(
+        &mut others[equal..],
+        (at + equal, &bounds[behind..]),
+        sign,
+        places,
+    );
+}
+
 /// Turns keys, given by their bits, into words in place.
 fn keys_to_words<T: PlainKey>(keys: &mut [T::Bits]) {
     for key in keys {
@@ -328,9 +372,24 @@ impl<T: PlainKey> Kernel for Plain<T> {
         };
         let mut copy = Buffer::unset(records.len())?;
         let words: &mut [T::Bits] = cast_slice_mut(&mut copy);
-        let low = vector::copy_divided(records, words, sign, visit);
+        let low = vector::copy_divided(&[records], words, sign, visit);
         copy.set_borders(vec![low * size_of::<T>()]);
         Ok(copy)
+    }
+
+    fn sort_together(&self, runs: &[&[u8]], out: &mut Buffer) -> Result<()> {
+        let sign = comparable::<T>().filter(|_| vector::is_available::<T::Bits>());
+        let least = runs.len() * vector::MOST_OF_NETWORK * size_of::<T>();
+        let Some(sign) = sign.filter(|_| out.len() >= least.max(FAR_BYTES)) else {
+            copy_all(runs, out);
+            return self.sort(out);
+        };
+        let words: &mut [T::Bits] = cast_slice_mut(out);
+        let low = vector::copy_divided(runs, words, sign, &mut |_| ());
+        let (lower, others) = words.split_at_mut(low);
+        self.sort_all(cast_slice_mut(lower));
+        self.sort_all(cast_slice_mut(others));
+        Ok(())
     }
 
     fn sort_part(&self, records: &mut [u8]) -> Result<()> {
@@ -357,6 +416,28 @@ impl<T: PlainKey> Kernel for Plain<T> {
         Ok(())
     }
 
+    fn is_divided_first(&self, block: &[u8]) -> bool {
+        let keys: &[T] = cast_slice(block);
+        let on_threads = self.pool.if_large(keys.len() >= LEAST_SHARED).is_some();
+        comparable::<T>().is_some()
+            && vector::is_available::<T::Bits>()
+            && !on_threads
+            && !count::is_worth_it::<T>(keys.len())
+            && !is_ascending(keys)
+            && !is_descending(keys)
+    }
+
+    fn divide(&self, block: &mut Buffer, bounds: &[Bound<'_>]) -> Result<Vec<usize>> {
+        let sign = comparable::<T>().filter(|_| vector::is_available::<T::Bits>());
+        let Some(sign) = sign else {
+            return divide_sorted(self, block, bounds);
+        };
+        block.take_borders();
+        let mut places = Vec::with_capacity(bounds.len());
+        divide_part::<T>(cast_slice_mut(block), (0, bounds), sign, &mut places);
+        Ok(places)
+    }
+
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
         self.numbers.compare(one, other)
     }
@@ -378,12 +459,7 @@ impl<T: PlainKey> Kernel for Plain<T> {
             let pool = self.pool.if_large(out.len() >= PIECE_BYTES);
             return merge(&self.numbers, runs, out, pool.as_deref());
         }
-        let mut rest = &mut *out;
-        for run in runs {
-            let (place, behind) = rest.split_at_mut(run.len());
-            place.copy_from_slice(run);
-            rest = behind;
-        }
+        copy_all(runs, out);
         self.sort_all(cast_slice_mut(out));
         Ok(())
     }
@@ -402,194 +478,4 @@ impl<T: PlainKey> Kernel for Plain<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::buffer::Buffer;
-    use crate::kernel::tests::copy_and_check_visits;
-    use crate::test_size::sized;
-    use proptest::prelude::*;
-
-    fn one_thread() -> ThreadPool {
-        ThreadPool::from(1)
-    }
-
-    /// Sorts and merges as the engine does, and compares with the standard library bit for bit.
-    fn check<T: PlainKey>(runs: &[Vec<T>], threads: usize) {
-        let kernel = Plain::<T>::new(ThreadPool::from(threads));
-        let sorted: Vec<Buffer> = runs
-            .iter()
-            .map(|run| {
-                let mut block = Buffer::copy_of(cast_slice(run)).unwrap();
-                kernel.sort(&mut block).unwrap();
-                let mut expected = run.clone();
-                expected.sort_by(|one, other| one.order(*other));
-                assert_eq!(&*block, cast_slice::<T, u8>(&expected));
-                block
-            })
-            .collect();
-        let mut expected: Vec<T> = runs.concat();
-        expected.sort_by(|one, other| one.order(*other));
-        let mut out = Buffer::zeroed(size_of_val(&expected[..])).unwrap();
-        let slices: Vec<&[u8]> = sorted.iter().map(|run| &**run).collect();
-        kernel.merge(&slices, &mut out).unwrap();
-        assert_eq!(&*out, cast_slice::<T, u8>(&expected));
-        assert_eq!(kernel.first_disorder(&out), None);
-        for record in expected.iter().step_by(expected.len() / 7 + 1) {
-            let bytes = bytemuck::bytes_of(record);
-            let below = expected
-                .iter()
-                .filter(|other| other.before(*record))
-                .count();
-            let not_above = expected
-                .iter()
-                .filter(|other| !record.before(**other))
-                .count();
-            assert_eq!(kernel.lower_bound(&out, bytes), below);
-            assert_eq!(kernel.upper_bound(&out, bytes), not_above);
-        }
-    }
-
-    fn check_all_types(runs: &[Vec<u64>], threads: usize) {
-        fn cast<T>(runs: &[Vec<u64>], map: impl Fn(u64) -> T) -> Vec<Vec<T>> {
-            runs.iter()
-                .map(|run| run.iter().map(|bits| map(*bits)).collect())
-                .collect()
-        }
-        check::<u64>(runs, threads);
-        check::<i64>(&cast(runs, |bits| bits as i64), threads);
-        check::<u32>(&cast(runs, |bits| bits as u32), threads);
-        check::<i32>(&cast(runs, |bits| bits as i32), threads);
-        check::<f64>(&cast(runs, f64::from_bits), threads);
-        check::<f32>(&cast(runs, |bits| f32::from_bits(bits as u32)), threads);
-    }
-
-    fn random(length: usize, mask: u64, seed: u64) -> Vec<u64> {
-        let mut state = seed | 1;
-        let next = |_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(99);
-            (state ^ state >> 29) & mask
-        };
-        (0..length).map(next).collect()
-    }
-
-    #[test]
-    fn sorts_and_merges_long_runs_of_all_types() {
-        for threads in [1, 2] {
-            for mask in sized(&[u64::MAX, 1][..], &[u64::MAX, 0xff, 1, 0]) {
-                let runs: Vec<Vec<u64>> = (0..5)
-                    .map(|seed| random(seed * 19_000, *mask, seed as u64))
-                    .collect();
-                check_all_types(&runs, threads);
-            }
-            let ascending: Vec<u64> = (0..30_000).collect();
-            let descending: Vec<u64> = (0..30_000).rev().collect();
-            check_all_types(&[ascending, descending], threads);
-        }
-    }
-
-    #[test]
-    fn merges_many_runs_and_runs_of_very_different_lengths() {
-        let many: Vec<Vec<u64>> = (0..300).map(|seed| random(500, u64::MAX, seed)).collect();
-        let mut uneven: Vec<Vec<u64>> = (0..9).map(|seed| random(3, u64::MAX, seed)).collect();
-        uneven.insert(4, random(100_000, u64::MAX, 9));
-        let apart: Vec<Vec<u64>> = (0..40_u64)
-            .map(|run| (0..5_000).map(|index| (39 - run) * 5_000 + index).collect())
-            .collect();
-        for threads in [1, 3] {
-            check::<u64>(&many, threads);
-            check::<u64>(&uneven, threads);
-            check::<u64>(&apart, threads);
-        }
-    }
-
-    /// Divided or not, and from any alignment, a copy has the same result when it is sorted.
-    #[test]
-    fn sorts_divided_and_plain_copies_of_any_size() {
-        fn check<T: PlainKey>(keys: &[T], threads: usize) -> usize {
-            let kernel = Plain::<T>::new(ThreadPool::from(threads));
-            let mut expected = keys.to_vec();
-            expected.sort_by(|one, other| one.order(*other));
-            let bytes: &[u8] = cast_slice(keys);
-            let shifted = [&[7], bytes].concat();
-            let copies = [bytes, &shifted[1..]].map(|bytes| copy_and_check_visits(&kernel, bytes));
-            let borders = copies[0].borders().len();
-            for mut copy in copies {
-                kernel.sort(&mut copy).unwrap();
-                assert!(copy.borders().is_empty());
-                assert!(*copy == *cast_slice::<T, u8>(&expected));
-            }
-            borders
-        }
-        let long = 2 * FAR_BYTES / size_of::<u64>();
-        for (length, mask) in [
-            (0, 1),
-            (100, u64::MAX),
-            (long, u64::MAX),
-            (long, 3),
-            (long, 0),
-        ] {
-            let numbers = random(length, mask, 5);
-            let signed: Vec<i32> = numbers.iter().map(|bits| *bits as i32).collect();
-            let floats: Vec<f64> = numbers.iter().map(|bits| f64::from_bits(*bits)).collect();
-            for threads in [1, 2] {
-                let borders = [
-                    check(&numbers, threads),
-                    check(&signed, threads),
-                    check(&floats, threads),
-                ];
-                let large = length == long && mask > 0;
-                let [narrow, wide] = [vector::is_available::<u32>(), vector::is_available::<u64>()];
-                let expected = [wide, narrow, wide].map(|can| usize::from(can && large));
-                assert_eq!(borders, expected);
-            }
-        }
-        // Monotonic records are found, and are not divided.
-        let up: Vec<u64> = (0..long as u64).collect();
-        let down: Vec<u64> = (0..long as u64).rev().collect();
-        assert_eq!([check(&up, 1), check(&down, 1)], [0, 0]);
-    }
-
-    #[test]
-    fn finds_the_first_disorder_at_every_index() {
-        let kernel = Plain::<i32>::new(one_thread());
-        for length in [0, 1, 2, 31, 32, 33, 34, 100] {
-            let sorted: Vec<i32> = (0..length).map(|index| index - 50).collect();
-            assert_eq!(kernel.first_disorder(cast_slice(&sorted)), None);
-            for at in 1..length as usize {
-                let mut block = sorted.clone();
-                block[at] = i32::MIN;
-                assert_eq!(kernel.first_disorder(cast_slice(&block)), Some(at - 1));
-            }
-        }
-        let floats = [-0.0, 0.0, 0.0, -0.0];
-        let kernel = Plain::<f64>::new(one_thread());
-        assert_eq!(kernel.first_disorder(cast_slice(&floats)), Some(2));
-    }
-
-    #[test]
-    fn a_record_argument_need_not_be_aligned() {
-        let kernel = Plain::<u64>::new(one_thread());
-        let run: [u64; 4] = [1, 5, 5, 9];
-        let mut bytes = [0; 9];
-        bytes[1..].copy_from_slice(&5_u64.to_ne_bytes());
-        assert_eq!(kernel.lower_bound(cast_slice(&run), &bytes[1..]), 1);
-        assert_eq!(kernel.upper_bound(cast_slice(&run), &bytes[1..]), 3);
-        assert_eq!(kernel.compare(&bytes[1..], &bytes[1..]), Ordering::Equal);
-    }
-
-    proptest! {
-        #[test]
-        fn sorts_and_merges_runs_of_any_length(
-            runs in prop::collection::vec(prop::collection::vec(any::<u64>(), 0..300), 0..9),
-            mask in prop::sample::select(vec![u64::MAX, 7, 0]),
-        ) {
-            let runs: Vec<Vec<u64>> = runs
-                .into_iter()
-                .map(|run| run.into_iter().map(|bits| bits & mask).collect())
-                .collect();
-            check_all_types(&runs, 1);
-        }
-    }
-}
+mod tests;
