@@ -19,6 +19,7 @@ mod at_once;
 mod bitonic;
 pub mod cost;
 mod division;
+mod drawn_samples;
 pub mod filter;
 mod hyperquicksort;
 mod key_bytes;

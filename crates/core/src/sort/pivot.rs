@@ -5,7 +5,7 @@
 //! "Parallel sorting by regular sampling"). Must never: copy the records of a block.
 
 use std::cmp::Ordering;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::slice::ChunksExact;
 
 use super::proposed_samples::{InOrder, all_samples, thin};
@@ -13,7 +13,7 @@ use crate::block::{Block, Run};
 use crate::members::Rank;
 use crate::vcube::Node;
 use crate::wire::Reader;
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
 use ftsort_kernels::kernel::{Bound, Kernel};
 use ftsort_kernels::random::SplitMix;
@@ -51,9 +51,9 @@ pub fn most_samples(division: Division, record_bytes: usize) -> usize {
 pub struct CutPoint<R = Vec<u8>> {
     /// A record that has the point's key.
     pub record: R,
-    /// Among records with this key, those of smaller origins are before the point; or [`EVERY_ORIGIN`].
+    /// Among records with this key, those of smaller origins are before the point; or `EVERY_ORIGIN`.
     pub origin: u32,
-    /// Among records with this key and origin, those at smaller positions are before the point. With [`EVERY_ORIGIN`]: the
+    /// Among records with this key and origin, those at smaller positions are before the point. With `EVERY_ORIGIN`: the
     /// part of each input's records with this key that is before the point ([`Bound::share`]).
     pub position: u64,
 }
@@ -293,7 +293,7 @@ pub fn sample_once<'a>(
 const RECORDS_PER_SAMPLE: usize = 16;
 
 /// Returns so many samples, or more for many parts, as far as the block has records and the limit allows.
-fn at_least<'a>(
+pub(super) fn at_least<'a>(
     least: usize,
     block: &'a Block,
     division: Division,
@@ -304,45 +304,6 @@ fn at_least<'a>(
     let enough = (SAMPLES_PER_PART * division.parts).max(least);
     let wanted = total.min(most_samples(division, size)).min(enough);
     spaced_samples(block, wanted, |_| WHOLE / 2, kernel)
-}
-
-/// Returns samples of a block that is not sorted, as [`sample`] does of a sorted one: of records that are drawn at random,
-/// one of each stretch of the block, and sorted in `drawn`. Between blocks of about the same size, the share of a node differs
-/// by at most 1.6 % of it (standard deviation); if one of P nodes has all records, by 1.6 % times the root of P.
-pub fn drawn_samples<'d>(
-    block: &Block,
-    (node, division): (Node, Division),
-    drawn: &'d mut Block,
-    kernel: &dyn Kernel,
-) -> Result<Vec<Sample<'d>>> {
-    const RECORDS_PER_DRAW: usize = 128;
-    const DRAWS: RangeInclusive<usize> = 4096..=1 << 16;
-    const MOST_SAMPLES: usize = 256;
-    let size = kernel.record_bytes();
-    let Some(run) = block.runs.first() else {
-        return Ok(Vec::new());
-    };
-    let total = run.data.len() / size;
-    let count = (total / RECORDS_PER_DRAW)
-        .clamp(*DRAWS.start(), *DRAWS.end())
-        .min(total);
-    let mut records = Buffer::unset(count * size)?;
-    let mut random = SplitMix::new(u64::from(node.0) << 32 ^ total as u64);
-    for (index, place) in records.chunks_exact_mut(size).enumerate() {
-        let at = (index * total + random.below(total as u64) as usize) / count;
-        place.copy_from_slice(&run.data[at * size..(at + 1) * size]);
-    }
-    kernel.sort(&mut records)?;
-    *drawn = Block::of_run(Run::new(run.origin, 0, records.into()));
-    let mut samples = at_least(MOST_SAMPLES.min(count), drawn, division, kernel);
-    let mut before = (0, 0);
-    for sample in &mut samples {
-        // Rounded so that the weights add up to the number of records.
-        let drawn_before = before.0 + sample.weight;
-        let all_before = (u128::from(drawn_before) * total as u128 / count as u128) as u64;
-        (sample.weight, before) = (all_before - before.1, (drawn_before, all_before));
-    }
-    Ok(samples)
 }
 
 /// Returns samples as [`sample`] does, for a cube of many nodes or a block of many runs: at places that differ between

@@ -21,6 +21,7 @@
 
 use std::sync::Arc;
 
+use super::drawn_samples::drawn_samples;
 use super::key_bytes::KeyBytes;
 use super::of_sorted_pieces;
 use super::pivot::{self, Cut, Division};
@@ -229,7 +230,7 @@ impl Algorithm for SampleSort<'_> {
         if !block.sorted {
             let mut drawn = Block::empty();
             let at = (at.node, division);
-            let samples = pivot::drawn_samples(block, at, &mut drawn, self.kernel)?;
+            let samples = drawn_samples(block, at, &mut drawn, self.kernel)?;
             return Ok(self.key_bytes().of_samples(&samples));
         }
         let samples = match self.levels {
