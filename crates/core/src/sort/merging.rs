@@ -134,12 +134,31 @@ impl MergeQueue {
         all.sum::<usize>() / self.sources.len().max(1)
     }
 
+    /// Returns the number of recyclable bytes that need not be read any more.
+    fn released(&self) -> usize {
+        let released = self.buffers.iter().map(|unique| {
+            let unread = || unique.unread.iter().filter(|part| !part.is_empty());
+            let from = unread().map(|part| part.start).min().unwrap_or(0);
+            let to = unread().map(|part| part.end).max().unwrap_or(0);
+            // Both ends share a unit with memory that is released.
+            unique
+                .buffer
+                .donatable()
+                .saturating_sub(to - from + 2 * UNIT)
+        });
+        released.sum()
+    }
+
     /// Merges the runs of the first block, or sorts them, and removes the block from the queue.
     fn merge(&mut self, kernel: &dyn Kernel) -> Result<Slice> {
         let is_sorted = self.sources.front().is_none_or(|(_, sorted)| *sorted);
         let is_sorted = is_sorted || mutant(Mutant::DividedPiecesMerged);
         let bytes = self.unread_runs().iter().map(|run| run.len()).sum();
-        let (mut out, chunk_bytes) = match self.recyclable() {
+        let recyclable = match is_sorted {
+            true => self.recyclable(),
+            false => self.released(),
+        };
+        let (mut out, chunk_bytes) = match recyclable {
             0 => (Buffer::unset(bytes)?, bytes),
             recyclable => (
                 Buffer::reserved(bytes, recyclable)?,
@@ -231,7 +250,9 @@ pub(super) fn merged(kernel: &dyn Kernel, block: Block) -> Result<Slice> {
 mod tests {
     use super::*;
     use crate::members::Rank;
+    use ftsort_kernels::error::Status;
     use ftsort_kernels::kernel::kernel_of;
+    use ftsort_kernels::memory::MemoryBudget;
     use ftsort_kernels::record::KeyKind;
 
     fn pairs_by_first() -> Box<dyn Kernel> {
@@ -282,6 +303,32 @@ mod tests {
             assert!(**slice == *runs[*run]);
         }
         out.len()
+    }
+
+    /// The result takes the memory of other data in the buffers of the runs, and new memory beyond that.
+    #[test]
+    fn the_result_of_runs_that_are_not_sorted_counts_against_the_limit() {
+        const LEN: usize = 8 * UNIT;
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        let kernel = kernel_of(4, KeyKind::U32);
+        let sorted_within = |other_data: usize, limit: usize| {
+            budget.set_limit(usize::MAX);
+            let runs = (0..2).map(|rank| {
+                let buffer = Slice::from(Buffer::zeroed(other_data + LEN).unwrap());
+                Run::new(Rank(rank), 0, buffer.part(other_data..other_data + LEN))
+            });
+            let block = Block {
+                sorted: false,
+                ..Block::of_sorted(runs.collect())
+            };
+            budget.set_limit(budget.used() + limit);
+            merged(&*kernel, block).map_err(|error| error.status)
+        };
+        assert_eq!(sorted_within(0, LEN), Err(Status::Memory));
+        assert!(sorted_within(0, 2 * LEN).is_ok());
+        assert_eq!(sorted_within(LEN, 2 * UNIT), Err(Status::Memory));
+        assert!(sorted_within(LEN, 4 * UNIT).is_ok());
     }
 
     /// Three sorted buffers each have a part in each of four blocks.
