@@ -5,6 +5,7 @@
 //! one place. Runs stay separate while blocks travel and are merged once, at the end: moving a block between
 //! ranks copies nothing locally.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::members::Rank;
@@ -36,12 +37,18 @@ impl Run {
 }
 
 /// The division of an input by a decision, in whose order its records are.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct Divided {
     /// The decision.
     pub decision: Vec<u8>,
     /// The number of records before each cut.
     pub ends: Vec<usize>,
+}
+
+impl fmt::Debug for Divided {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Divided")
+    }
 }
 
 /// The records of a node. Runs are in ascending order of origin and start, and none is empty. A run that is not sorted

@@ -68,6 +68,7 @@ impl Job<'_, '_> {
     }
 
     /// Divides the inputs of this rank's nodes that have waited for the first decision.
+    #[inline(never)]
     fn divide(&mut self, decisions: &Decisions, result: &mut RoundResult) {
         let start = self.engine.transport.now();
         let algorithm = self.algorithm;
@@ -77,8 +78,9 @@ impl Job<'_, '_> {
                 None => Ok(block),
                 Some(decision) => {
                     let at = RoundContext::new(1, node, decision);
-                    let divide = |block| attempt(algorithm, || algorithm.divided(&at, block));
-                    self.with_input_changed(node, block, |_, block| divide(block))
+                    self.with_input_changed(node, block, &|_, block| {
+                        attempt(algorithm, || algorithm.divided(&at, block))
+                    })
                 }
             };
             if let Some(block) = result.check(divided) {

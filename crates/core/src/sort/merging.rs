@@ -226,16 +226,16 @@ pub(super) fn merged_each(kernel: &dyn Kernel, blocks: Vec<Block>) -> Result<Vec
     let is_one_run = |block: &Block| block.runs.len() == 1;
     let alone: Vec<bool> = blocks.iter().map(is_one_run).collect();
     let (one_run, several): (Vec<Block>, Vec<Block>) = blocks.into_iter().partition(is_one_run);
-    let mut one_run = one_run.into_iter();
+    let mut one_run = one_run.into_iter().peekable();
     let mut several = MergeQueue::of(several);
-    let merged = alone.into_iter().map(|is_alone| match is_alone {
-        true => one_run.next().map_or_else(
-            || Ok(Slice::default()),
-            |block| Ok(super::sorted(block, kernel)?.into_records()),
-        ),
-        false => several.merge(kernel),
-    });
-    merged.collect()
+    let mut merged = Vec::with_capacity(alone.len());
+    for is_alone in alone {
+        merged.push(match one_run.next_if(|_| is_alone) {
+            Some(block) => super::sorted(block, kernel)?.into_records(),
+            None => several.merge(kernel)?,
+        });
+    }
+    Ok(merged)
 }
 
 /// Merges a block's records into one run. Records with equal keys keep the order of the runs.

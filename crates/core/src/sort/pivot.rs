@@ -403,7 +403,7 @@ pub fn rounded<'p>(
 ) -> Result<Vec<Cut<&'p [u8]>>> {
     let samples = all_samples(proposals, kernel)?;
     let point = |index: usize, _| samples.get(index).map(|sample| sample.point.clone());
-    Ok(cuts_by(&samples, shares, rounding, point))
+    Ok(cuts_by(&samples, shares, rounding, &point))
 }
 
 /// Returns cuts as [`balanced`] does, between blocks whose records have no positions yet: a cut between equal keys gives
@@ -445,7 +445,7 @@ pub fn balanced_in_every<'p>(
             position: u64::try_from(share).unwrap_or(u64::MAX),
         })
     };
-    Ok(cuts_by(&samples, shares, None, point))
+    Ok(cuts_by(&samples, shares, None, &point))
 }
 
 /// Returns the cuts between parts with these shares. `point`: returns the point of a cut at a sample, given by its index,
@@ -454,7 +454,7 @@ fn cuts_by<'p>(
     samples: &InOrder<'p>,
     shares: &[usize],
     rounding: Option<u32>,
-    point: impl Fn(usize, u128) -> Option<CutPoint<&'p [u8]>>,
+    point: &dyn Fn(usize, u128) -> Option<CutPoint<&'p [u8]>>,
 ) -> Vec<Cut<&'p [u8]>> {
     // If no node of the parts is fault-free, their executors are outside of the parts, which are then equal.
     let equal = vec![1; shares.len()];

@@ -32,7 +32,7 @@ use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
-use ftsort_kernels::kernel::{Bound, Kernel};
+use ftsort_kernels::kernel::Kernel;
 
 /// Which inputs are divided before they are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -202,14 +202,17 @@ impl Algorithm for SampleSort<'_> {
         let [run] = &mut block.runs[..] else {
             return self.prepare(block);
         };
-        let bounds = cuts.iter().filter_map(|cut| match cut {
-            Cut::At(point) => Some(point.bound(run.origin)),
-            Cut::AllLower | Cut::AllUpper => None,
-        });
-        let Some(bounds) = bounds.collect::<Option<Vec<Bound<'_>>>>() else {
-            // A cut at a position is in sorted inputs only.
-            return self.prepare(block);
-        };
+        let mut bounds = Vec::with_capacity(cuts.len());
+        for cut in &cuts {
+            let Cut::At(point) = cut else {
+                continue;
+            };
+            let Some(bound) = point.bound(run.origin) else {
+                // A cut at a position is in sorted inputs only.
+                return self.prepare(block);
+            };
+            bounds.push(bound);
+        }
         let mut buffer = std::mem::take(&mut run.data).into_buffer()?;
         let records = buffer.len() / self.kernel.record_bytes();
         let mut places = self.kernel.divide(&mut buffer, &bounds)?.into_iter();

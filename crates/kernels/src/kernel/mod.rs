@@ -57,7 +57,7 @@ impl Bound<'_> {
     }
 
     /// Returns how many records of a run are before the bound.
-    pub fn place_in(&self, run: &[u8], kernel: &(impl Kernel + ?Sized)) -> usize {
+    pub fn place_in(&self, run: &[u8], kernel: &dyn Kernel) -> usize {
         self.place_among(kernel.lower_bound(run, self.record)..kernel.upper_bound(run, self.record))
     }
 }
@@ -107,9 +107,7 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// As for [`Kernel::sort`].
-    fn divide(&self, block: &mut Buffer, bounds: &[Bound<'_>]) -> Result<Vec<usize>> {
-        divide_sorted(self, block, bounds)
-    }
+    fn divide(&self, block: &mut Buffer, bounds: &[Bound<'_>]) -> Result<Vec<usize>>;
 
     /// Copies the records of runs, which are not sorted, to `out`, which is as long as all of them, and sorts them.
     ///
@@ -157,7 +155,22 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     }
 }
 
+/// Returns whether some records of a block, which need not be aligned and are spread evenly over it, ascend, or all descend.
+#[inline(never)]
+fn seems_monotonic(kernel: &dyn Kernel, block: &[u8]) -> bool {
+    const COMPARED: usize = 64;
+    let size = kernel.record_bytes();
+    let count = block.len() / size;
+    let record = |index: usize| {
+        let start = index * count / (COMPARED + 1) * size;
+        &block[start..start + size]
+    };
+    let orders = || (0..COMPARED).map(|index| kernel.compare(record(index), record(index + 1)));
+    count > 0 && (orders().all(Ordering::is_le) || orders().all(Ordering::is_ge))
+}
+
 /// Copies runs to `out` one after the other.
+#[inline(never)]
 fn copy_all(runs: &[&[u8]], mut out: &mut [u8]) {
     for run in runs {
         let (place, behind) = out.split_at_mut(run.len());
@@ -167,8 +180,9 @@ fn copy_all(runs: &[&[u8]], mut out: &mut [u8]) {
 }
 
 /// Divides a block at bounds by sorting it.
+#[inline(never)]
 fn divide_sorted(
-    kernel: &(impl Kernel + ?Sized),
+    kernel: &dyn Kernel,
     block: &mut Buffer,
     bounds: &[Bound<'_>],
 ) -> Result<Vec<usize>> {

@@ -14,7 +14,7 @@ use super::merge::{Merge, PIECE_BYTES, merge, merge_tree_by};
 use super::pair::Destination;
 use super::pool::ThreadPool;
 use super::prefix::{Composed, PREFIX_BYTES, Prefix, Prefixes, Reader};
-use super::{Kernel, Visitor, kernel_for, msd_partition};
+use super::{Bound, Kernel, Visitor, divide_sorted, kernel_for, msd_partition};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status, caught_as};
 use crate::record::{Fields, Layout};
@@ -173,6 +173,10 @@ impl Kernel for Records {
         for (number, record) in numbers.iter_mut().zip(records) {
             *number = self.order.prefix(record);
         }
+    }
+
+    fn divide(&self, block: &mut Buffer, bounds: &[Bound<'_>]) -> Result<Vec<usize>> {
+        divide_sorted(self, block, bounds)
     }
 
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {

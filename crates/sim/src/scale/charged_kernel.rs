@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::transport::{NetworkModel, compute};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::Result;
-use ftsort_kernels::kernel::{Kernel, ThreadPool, Visitor};
+use ftsort_kernels::kernel::{Bound, Kernel, ThreadPool, Visitor};
 
 /// A kernel with the costs of its work. Searches cost nothing: they take logarithmic time.
 #[derive(Debug)]
@@ -53,6 +53,11 @@ impl Kernel for ChargedKernel<'_> {
     fn sort_part(&self, records: &mut [u8]) -> Result<()> {
         self.charge(records.len(), self.model.sort);
         self.kernel.sort_part(records)
+    }
+
+    fn divide(&self, block: &mut Buffer, bounds: &[Bound<'_>]) -> Result<Vec<usize>> {
+        self.charge(block.len(), self.model.sort);
+        self.kernel.divide(block, bounds)
     }
 
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {

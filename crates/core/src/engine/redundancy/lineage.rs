@@ -88,7 +88,7 @@ impl Job<'_, '_> {
 
     /// Returns an input, or a block of version 0, in the form that the first round needs.
     pub(in crate::engine) fn prepared(&mut self, node: Node, block: Block) -> Result<Block> {
-        self.with_input_changed(node, block, |job, block| {
+        self.with_input_changed(node, block, &|job, block| {
             let algorithm = job.algorithm;
             let mut block = attempt(algorithm, || algorithm.prepare(block))?;
             if node != job.engine.members.me().home() {
@@ -114,11 +114,12 @@ impl Job<'_, '_> {
     }
 
     /// Returns an input, or a block of version 0, after a change of the order of its records, which replaces the kept one.
+    #[inline(never)]
     pub(in crate::engine) fn with_input_changed(
         &mut self,
         node: Node,
         block: Block,
-        change: impl FnOnce(&mut Self, Block) -> Result<Block>,
+        change: &dyn Fn(&mut Self, Block) -> Result<Block>,
     ) -> Result<Block> {
         let is_kept = self.keeps_input(node);
         if is_kept && !self.stays() {

@@ -5,6 +5,8 @@
 //! not a total order. Vector instructions sort and merge words where the processor has them. This module must never use
 //! rayon's global pool, which belongs to the program.
 
+mod division;
+
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -13,11 +15,13 @@ use super::cut::{Order, select};
 use super::merge::{FAR_BYTES, Merge, PIECE_BYTES, merge, merge_tree, merge_tree_by};
 use super::pair::Destination;
 use super::pool::{ThreadPool, current_threads, install, map_parallel};
-use super::{Bound, Kernel, Visitor, copy_all, count, divide_sorted, radix, vector};
+use super::{
+    Bound, Kernel, Visitor, copy_all, count, divide_sorted, radix, seems_monotonic, vector,
+};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::{PlainKey, Sign, Word};
-use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned, try_cast_slice};
+use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned};
 
 /// The smallest number of records that several threads sort: twice as many as a part of one thread has.
 const LEAST_SHARED: usize = 2 * vector::LEAST_OF_THREAD;
@@ -235,50 +239,6 @@ fn sort_floats<T: PlainKey>(keys: &mut [T::Bits], depth_limit: u32) {
     sort_floats::<T>(&mut rest[high - low..], depth_limit - 1);
 }
 
-/// Divides keys, which have `start` others before them, at ascending bounds, the middle one first, and adds the places of
-/// the bounds.
-fn divide_part<T: PlainKey>(
-    keys: &mut [T],
-    (start, bounds): (usize, &[Bound<'_>]),
-    sign: Sign,
-    places: &mut Vec<usize>,
-) {
-    let key_of = |bound: &Bound<'_>| pod_read_unaligned::<T>(bound.record);
-    let middle = bounds.len() / 2;
-    let Some(key) = bounds.get(middle).map(key_of) else {
-        return;
-    };
-    let at_key = |keys: &mut [T], up_to: bool| {
-        if keys.len() <= vector::MOST_OF_NETWORK {
-            sort_unchecked(keys);
-            return keys.partition_point(|other| other.before(key) || up_to && !key.before(*other));
-        }
-        vector::separate::<T::Bits>(cast_slice_mut(keys), bytemuck::cast(key), up_to, sign)
-    };
-    // Bounds in any other order are found, too, though not at their places.
-    let first = bounds[..middle].partition_point(|bound| key_of(bound).before(key));
-    let later = &bounds[middle..];
-    let behind = middle + later.partition_point(|bound| !key.before(key_of(bound)));
-    let low = at_key(keys, false);
-    let (lower, others) = keys.split_at_mut(low);
-    let at = start + low;
-    let is_among_equal = bounds[first..behind].iter().any(|bound| bound.share > 0);
-    let equal = if is_among_equal {
-        at_key(others, true)
-    } else {
-        0
-    };
-    divide_part(lower, (start, &bounds[..first]), sign, places);
-    let of_key = bounds[first..behind].iter();
-    places.extend(of_key.map(|bound| at + bound.place_among(0..equal)));
-    divide_part(
-        &mut others[equal..],
-        (at + equal, &bounds[behind..]),
-        sign,
-        places,
-    );
-}
-
 /// Turns keys, given by their bits, into words in place.
 fn keys_to_words<T: PlainKey>(keys: &mut [T::Bits]) {
     for key in keys {
@@ -361,11 +321,7 @@ impl<T: PlainKey> Kernel for Plain<T> {
 
     fn copy(&self, records: &[u8], visit: &mut Visitor) -> Result<Buffer> {
         let can = vector::is_available::<T::Bits>() && records.len() >= FAR_BYTES;
-        let is_unsorted = |_: &Sign| {
-            let keys = try_cast_slice::<u8, T>(records);
-            keys.is_ok_and(|keys| !is_ascending(keys) && !is_descending(keys))
-        };
-        let sign = comparable::<T>().filter(|_| can).filter(is_unsorted);
+        let sign = comparable::<T>().filter(|_| can && !seems_monotonic(self, records));
         let Some(sign) = sign else {
             visit(records);
             return Buffer::copy_of(records);
@@ -379,17 +335,8 @@ impl<T: PlainKey> Kernel for Plain<T> {
 
     fn sort_together(&self, runs: &[&[u8]], out: &mut Buffer) -> Result<()> {
         let sign = comparable::<T>().filter(|_| vector::is_available::<T::Bits>());
-        let least = runs.len() * vector::MOST_OF_NETWORK * size_of::<T>();
-        let Some(sign) = sign.filter(|_| out.len() >= least.max(FAR_BYTES)) else {
-            copy_all(runs, out);
-            return self.sort(out);
-        };
-        let words: &mut [T::Bits] = cast_slice_mut(out);
-        let low = vector::copy_divided(runs, words, sign, &mut |_| ());
-        let (lower, others) = words.split_at_mut(low);
-        self.sort_all(cast_slice_mut(lower));
-        self.sort_all(cast_slice_mut(others));
-        Ok(())
+        division::gather::<T::Bits>(runs, out, sign);
+        self.sort(out)
     }
 
     fn sort_part(&self, records: &mut [u8]) -> Result<()> {
@@ -417,14 +364,13 @@ impl<T: PlainKey> Kernel for Plain<T> {
     }
 
     fn is_divided_first(&self, block: &[u8]) -> bool {
-        let keys: &[T] = cast_slice(block);
-        let on_threads = self.pool.if_large(keys.len() >= LEAST_SHARED).is_some();
+        let count = block.len() / size_of::<T>();
+        let on_threads = self.pool.if_large(count >= LEAST_SHARED).is_some();
         comparable::<T>().is_some()
             && vector::is_available::<T::Bits>()
             && !on_threads
-            && !count::is_worth_it::<T>(keys.len())
-            && !is_ascending(keys)
-            && !is_descending(keys)
+            && !count::is_worth_it::<T>(count)
+            && !seems_monotonic(self, block)
     }
 
     fn divide(&self, block: &mut Buffer, bounds: &[Bound<'_>]) -> Result<Vec<usize>> {
@@ -433,9 +379,10 @@ impl<T: PlainKey> Kernel for Plain<T> {
             return divide_sorted(self, block, bounds);
         };
         block.take_borders();
-        let mut places = Vec::with_capacity(bounds.len());
-        divide_part::<T>(cast_slice_mut(block), (0, bounds), sign, &mut places);
-        Ok(places)
+        let order = |record: &[u8]| pod_read_unaligned::<T>(record).bits().widened();
+        Ok(division::divide_block::<T::Bits>(
+            block, bounds, order, sign,
+        ))
     }
 
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {

@@ -149,28 +149,27 @@ pub unsafe fn copy_divided<V: Lanes>(
             let words: *const V::Word = run.as_ptr().cast();
             let length = run.len() / size;
             let (mut from, mut visited) = (0, 0);
-            while length - from >= block {
-                for register in 0..AT_ONCE {
-                    V::prefetch(words.wrapping_add(from + ahead + register * V::LANES));
+            while from < length {
+                if length - from >= block {
+                    for register in 0..AT_ONCE {
+                        V::prefetch(words.wrapping_add(from + ahead + register * V::LANES));
+                    }
+                    for register in 0..AT_ONCE {
+                        let register = V::load(words.add(from + register * V::LANES));
+                        stages.put(register, V::LANES, pivot);
+                    }
+                    from += block;
+                } else {
+                    let count = V::LANES.min(length - from);
+                    stages.put(V::load_first(words.add(from), count), count, pivot);
+                    from += count;
                 }
-                for register in 0..AT_ONCE {
-                    let register = V::load(words.add(from + register * V::LANES));
-                    stages.put(register, V::LANES, pivot);
-                }
-                from += block;
-                if size * (from - visited) >= VISIT_BYTES {
+                if size * (from - visited) >= VISIT_BYTES || from == length {
                     visit_words::<V>(words, visited..from, visit);
                     visited = from;
                 }
                 stages.write_full::<V>();
             }
-            visit_words::<V>(words, visited..length, visit);
-            while from < length {
-                let count = V::LANES.min(length - from);
-                stages.put(V::load_first(words.add(from), count), count, pivot);
-                from += count;
-            }
-            stages.write_full::<V>();
         }
         stages.write_rest::<V>()
     }

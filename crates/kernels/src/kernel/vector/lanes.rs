@@ -191,41 +191,15 @@ macro_rules! entry_points {
         /// # Safety
         /// The processor has these instructions.
         #[target_feature(enable = $features)]
-        pub unsafe fn divide<W: Word>(words: &mut [W], sign: Sign) -> [usize; 2] {
-            use bytemuck::cast_slice_mut as cast;
+        pub unsafe fn divide<W: Word>(words: &mut [W], at: Option<W>, sign: Sign) -> [usize; 2] {
+            use bytemuck::{cast as cast_word, cast_slice_mut as cast};
             // SAFETY: the caller's contract.
             unsafe {
                 match (W::BITS, sign) {
                     $(
-                        ($bits, Sign::Unsigned) => quick::divide::<$unsigned>(cast(words)),
-                        ($bits, Sign::Signed) => quick::divide::<$signed>(cast(words)),
-                        ($bits, Sign::Float) => quick::divide::<$float>(cast(words)),
-                    )*
-                    (bits, _) => unreachable!("words of {bits} bits"),
-                }
-            }
-        }
-
-        /// Divides words as [`quick::separate`] does.
-        ///
-        /// # Safety
-        /// The processor has these instructions.
-        #[target_feature(enable = $features)]
-        pub unsafe fn separate<W: Word>(words: &mut [W], pivot: W, up_to: bool, sign: Sign) -> usize {
-            use bytemuck::{cast, cast_slice_mut as cast_mut};
-            // SAFETY: the caller's contract.
-            unsafe {
-                match (W::BITS, sign) {
-                    $(
-                        ($bits, Sign::Unsigned) => {
-                            quick::separate::<$unsigned>(cast_mut(words), cast(pivot), up_to)
-                        }
-                        ($bits, Sign::Signed) => {
-                            quick::separate::<$signed>(cast_mut(words), cast(pivot), up_to)
-                        }
-                        ($bits, Sign::Float) => {
-                            quick::separate::<$float>(cast_mut(words), cast(pivot), up_to)
-                        }
+                        ($bits, Sign::Unsigned) => quick::divide::<$unsigned>(cast(words), at.map(cast_word)),
+                        ($bits, Sign::Signed) => quick::divide::<$signed>(cast(words), at.map(cast_word)),
+                        ($bits, Sign::Float) => quick::divide::<$float>(cast(words), at.map(cast_word)),
                     )*
                     (bits, _) => unreachable!("words of {bits} bits"),
                 }

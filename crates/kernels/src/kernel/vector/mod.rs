@@ -134,7 +134,7 @@ fn sort_parts_at<W: Word>(
     if words.len() <= least || depth_limit == 0 {
         return sort(words);
     }
-    let [low, high] = divide_at(level, words, sign);
+    let [low, high] = divide_at(level, words, None, sign);
     let (lower, rest) = words.split_at_mut(low);
     let upper = &mut rest[high - low..];
     join(
@@ -146,29 +146,23 @@ fn sort_parts_at<W: Word>(
 /// Divides words by one of them, and returns two indices: all words before the first index are less than all words from
 /// the second index on, and the words between are equal. There must be more words than [`MOST_OF_NETWORK`].
 pub fn divide<W: Word>(words: &mut [W], sign: Sign) -> [usize; 2] {
-    divide_at(level(), words, sign)
+    divide_at(level(), words, None, sign)
 }
 
 /// Divides words with the instructions of `level`, which the processor must have.
-fn divide_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign) -> [usize; 2] {
-    at_level!(level, divide(words, sign))
-}
-
-/// Moves the words that are less than `pivot` (or equal to it, if `up_to`) before the others, and returns how many they
-/// are. There must be more words than [`MOST_OF_NETWORK`].
-pub fn separate<W: Word>(words: &mut [W], pivot: W, up_to: bool, sign: Sign) -> usize {
-    separate_at(level(), words, pivot, up_to, sign)
-}
-
-/// Divides words with the instructions of `level`, which the processor must have.
-fn separate_at<W: Word>(
+fn divide_at<W: Word>(
     level: Option<Level>,
     words: &mut [W],
-    pivot: W,
-    up_to: bool,
+    at: Option<W>,
     sign: Sign,
-) -> usize {
-    at_level!(level, separate(words, pivot, up_to, sign))
+) -> [usize; 2] {
+    at_level!(level, divide(words, at, sign))
+}
+
+/// Moves the words that are less than `pivot` before the others, and returns how many they are. There must be more words
+/// than [`MOST_OF_NETWORK`].
+pub fn separate<W: Word>(words: &mut [W], pivot: W, sign: Sign) -> usize {
+    divide_at(level(), words, Some(pivot), sign)[0]
 }
 
 /// The number of words that a network sorts at most.

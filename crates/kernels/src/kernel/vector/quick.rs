@@ -74,42 +74,49 @@ pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], depth_limit: u32) {
 }
 
 /// Divides words by one of them, and returns two indices: all words before the first index are less than all words from
-/// the second index on, and the words between are equal.
+/// the second index on, and the words between are equal. `at`: divides them at this word instead; the indices are the same.
 ///
 /// # Safety
 /// The processor has such registers.
 #[inline(always)]
-pub unsafe fn divide<V: Lanes>(words: &mut [V::Word]) -> [usize; 2] {
-    let length = words.len();
-    assert!(length > V::ROWS * V::LANES);
-    let whole = Part {
-        start: 0,
-        length,
-        depth_limit: 1,
-    };
-    let mut random = SplitMix::new(length as u64);
-    // SAFETY: the part consists of all words.
-    let [low, high] = unsafe { divide_part::<V>(words.as_mut_ptr(), whole, &mut random) };
-    [low.length, high.start]
-}
-
-/// Moves the words that are less than `pivot` (or equal to it, if `up_to`) before the others, and returns how many they
-/// are.
-///
-/// # Safety
-/// The processor has such registers.
-#[inline(always)]
-pub unsafe fn separate<V: Lanes>(words: &mut [V::Word], pivot: V::Word, up_to: bool) -> usize {
+pub unsafe fn divide<V: Lanes>(words: &mut [V::Word], at: Option<V::Word>) -> [usize; 2] {
     let length = words.len();
     assert!(length > V::ROWS * V::LANES);
     let words = words.as_mut_ptr();
     // SAFETY: the caller's contract; enough words are partitioned.
     unsafe {
-        let pivot = V::splat(pivot);
-        match up_to {
-            true => partition::<V, true>(words, length, pivot),
-            false => partition::<V, false>(words, length, pivot),
-        }
+        let (pivot, has_equals) = match at {
+            Some(word) => (V::splat(word), None),
+            None => {
+                let (pivot, has_equals) =
+                    pivot::<V>(words, length, &mut SplitMix::new(length as u64));
+                (pivot, Some(has_equals))
+            }
+        };
+        divide_by::<V>(words, length, (pivot, has_equals))
+    }
+}
+
+/// Divides words by a pivot, and returns indices as [`divide`] does. `has_equals`: whether the sample has the pivot more
+/// than once; None: words equal to the pivot are not separated.
+#[inline(always)]
+unsafe fn divide_by<V: Lanes>(
+    words: *mut V::Word,
+    length: usize,
+    (pivot, has_equals): (V, Option<bool>),
+) -> [usize; 2] {
+    // SAFETY: the caller's contract; enough words are partitioned.
+    unsafe {
+        let low = partition::<V, false>(words, length, pivot);
+        // If no word is less than the pivot, only the second pass makes the part shorter.
+        let separates_equals = has_equals.is_some_and(|has_equals| has_equals || low == 0)
+            && length - low > V::ROWS * V::LANES;
+        let done = if separates_equals {
+            partition::<V, true>(words.add(low), length - low, pivot)
+        } else {
+            0
+        };
+        [low, low + done]
     }
 }
 
@@ -137,20 +144,12 @@ unsafe fn divide_part<V: Lanes>(
             return Default::default();
         }
         let (pivot, has_equals) = pivot::<V>(words, length, random);
-        let low = partition::<V, false>(words, length, pivot);
-        // If no word is less than the pivot, only the second pass makes the part shorter.
-        let separates_equals = (has_equals || low == 0) && length - low > V::ROWS * V::LANES;
-        let done = if separates_equals {
-            partition::<V, true>(words.add(low), length - low, pivot)
-        } else {
-            0
-        };
+        let [low, equal] = divide_by::<V>(words, length, (pivot, Some(has_equals)));
         let part = |start, length| Part {
             start,
             length,
             depth_limit: depth_limit - 1,
         };
-        let equal = low + done;
         [part(start, low), part(start + equal, length - equal)]
     }
 }

@@ -193,7 +193,7 @@ fn check_divide(words: &[u64]) {
         let (expected, end) = (in_order(words), words.len());
         for level in levels::<W>() {
             let mut divided = words.to_vec();
-            let [low, high] = divide_at(Some(level), &mut divided, sign);
+            let [low, high] = divide_at(Some(level), &mut divided, None, sign);
             let parts = [0..low, low..high, high..end].map(|part| in_order(&divided[part]));
             let text = format!("{low}, {high} of {end} words, {sign:?}, {level:?}");
             assert!(parts.concat() == expected, "{text}");
