@@ -45,6 +45,7 @@ pub struct Divided {
     pub ends: Vec<usize>,
 }
 
+/// Without the numbers: the code that writes lists takes some KB in the library.
 impl fmt::Debug for Divided {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Divided")

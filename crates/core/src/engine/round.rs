@@ -68,7 +68,6 @@ impl Job<'_, '_> {
     }
 
     /// Divides the inputs of this rank's nodes that have waited for the first decision.
-    #[inline(never)]
     fn divide(&mut self, decisions: &Decisions, result: &mut RoundResult) {
         let start = self.engine.transport.now();
         let algorithm = self.algorithm;

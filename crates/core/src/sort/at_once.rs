@@ -219,7 +219,7 @@ fn cut_at<'r>(kernel: &dyn Kernel, runs: &[&'r Run], bound: &[usize]) -> Cut<&'r
 #[cfg(test)]
 mod tests {
     use super::super::testing::{block_of, kernel, weighed};
-    use super::super::{MergeAndPlace, SampleSort, total_records};
+    use super::super::{DivideFirst, MergeAndPlace, SampleSort, total_records};
     use super::*;
     use crate::engine::{Algorithm, AtOnce, RoundContext};
     use proptest::prelude::*;
@@ -237,7 +237,7 @@ mod tests {
             let kernel = kernel();
             let (members, subcube) = weighed(&weights[..inputs.len()]);
             let dimension = subcube.dimension;
-            let sort = SampleSort { kernel: &*kernel, dimension, levels: 1, divide_first: Default::default() };
+            let sort = SampleSort { kernel: &*kernel, dimension, levels: 1, divide_first: DivideFirst::Never };
             let algorithm = MergeAndPlace { sort: &sort, kernel: &*kernel, dimension, dense: false, filter: None };
             let blocks = inputs.iter().enumerate().map(|(rank, input)| {
                 algorithm.prepare(block_of(rank as u32, input)).unwrap()

@@ -192,9 +192,7 @@ impl MergeQueue {
         self.sources.pop_front();
         Ok(out.into())
     }
-}
 
-impl MergeQueue {
     /// Sorts the runs of the first block together.
     fn sort_into(&mut self, out: &mut Buffer, kernel: &dyn Kernel) -> Result<()> {
         let inputs = self.buffers.iter_mut().map(|unique| &mut unique.buffer);

@@ -35,10 +35,9 @@ use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
 /// Which inputs are divided before they are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DivideFirst {
     /// None.
-    #[default]
     Never,
     /// Those for which it saves time.
     IfFaster,

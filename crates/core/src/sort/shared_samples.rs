@@ -167,7 +167,7 @@ fn point_of<'s>(
 #[cfg(test)]
 mod tests {
     use super::super::testing::{block_of, kernel, weighed};
-    use super::super::{MergeAndPlace, SampleSort};
+    use super::super::{DivideFirst, MergeAndPlace, SampleSort};
     use super::*;
     use crate::block::Block;
     use crate::engine::{Algorithm, AtOnce, RoundContext};
@@ -186,7 +186,7 @@ mod tests {
             let kernel = kernel();
             let (_, subcube) = weighed(&weights[..inputs.len()]);
             let dimension = subcube.dimension;
-            let sort = SampleSort { kernel: &*kernel, dimension, levels: 1, divide_first: Default::default() };
+            let sort = SampleSort { kernel: &*kernel, dimension, levels: 1, divide_first: DivideFirst::Never };
             let algorithm = MergeAndPlace { sort: &sort, kernel: &*kernel, dimension, dense: false, filter: None };
             let blocks = inputs.iter().enumerate().map(|(rank, input)| {
                 let input: Vec<i32> = input.iter().map(|key| key % keys).collect();

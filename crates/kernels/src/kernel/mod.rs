@@ -155,7 +155,8 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Returns whether some records of a block, which need not be aligned and are spread evenly over it, ascend, or all descend.
+/// Returns whether 64 pairs of records of a block ascend, or all descend. The records are spread evenly over the block and
+/// need not be aligned. Not inlined into the code of each type.
 #[inline(never)]
 fn seems_monotonic(kernel: &dyn Kernel, block: &[u8]) -> bool {
     const COMPARED: usize = 64;
@@ -169,7 +170,7 @@ fn seems_monotonic(kernel: &dyn Kernel, block: &[u8]) -> bool {
     count > 0 && (orders().all(Ordering::is_le) || orders().all(Ordering::is_ge))
 }
 
-/// Copies runs to `out` one after the other.
+/// Copies runs to `out` one after the other. Not inlined into the code of each type.
 #[inline(never)]
 fn copy_all(runs: &[&[u8]], mut out: &mut [u8]) {
     for run in runs {
@@ -179,7 +180,7 @@ fn copy_all(runs: &[&[u8]], mut out: &mut [u8]) {
     }
 }
 
-/// Divides a block at bounds by sorting it.
+/// Divides a block at bounds by sorting it. Not inlined into the code of each type.
 #[inline(never)]
 fn divide_sorted(
     kernel: &dyn Kernel,

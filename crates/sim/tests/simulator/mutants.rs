@@ -61,14 +61,14 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort recoveries=2";
             Some((line, 2))
         }
-        Mutant::DividedInputNotKept => {
-            let line = "ranks=3 records=6 algorithm=samplesort store=memory:1 divides=1";
-            Some((line, 1))
-        }
-        Mutant::DividedPiecesMerged => {
-            let line = "ranks=3 seed=3 records=9000 keys=100000 algorithm=samplesort store=memory:1 divides=1";
-            Some((line, 0))
-        }
+        Mutant::DividedInputNotKept => Some((
+            "ranks=3 records=6 algorithm=samplesort store=memory:1 divides=1",
+            1,
+        )),
+        Mutant::DividedPiecesMerged => Some((
+            "ranks=3 seed=3 records=9000 keys=100000 algorithm=samplesort store=memory:1 divides=1",
+            0,
+        )),
         Mutant::HoldersGetSamples => {
             let line = "ranks=4 records=6 algorithm=samplesort store=memory:1 recoveries=1 samplers=1 gathers=1";
             Some((line, 1))

@@ -114,6 +114,7 @@ impl Job<'_, '_> {
     }
 
     /// Returns an input, or a block of version 0, after a change of the order of its records, which replaces the kept one.
+    /// Not inlined, because its code would be in the library twice.
     #[inline(never)]
     pub(in crate::engine) fn with_input_changed(
         &mut self,

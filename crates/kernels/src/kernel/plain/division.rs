@@ -1,7 +1,7 @@
 //! Divides numbers at bounds, with vector instructions.
 //!
 //! The code is made for words, not for numbers, because it takes some KB for each type. It compares words by their order:
-//! unsigned numbers that ascend with the words.
+//! unsigned numbers that ascend with the words. Its functions are not inlined into the code of the types.
 
 use bytemuck::cast_slice_mut;
 
@@ -88,7 +88,7 @@ fn part<W: Word>(words: &mut [W], order: u64, up_to: bool, sign: Sign) -> usize 
 }
 
 /// Divides words, which have `start` others before them, at ascending bounds, the middle one first, and adds the places of
-/// the bounds. Bounds in any other order are found, too, though not at their places.
+/// the bounds. The places ascend although the bounds may not.
 #[inline(never)]
 fn divide<W: Word>(
     words: &mut [W],

@@ -74,7 +74,7 @@ pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], depth_limit: u32) {
 }
 
 /// Divides words by one of them, and returns two indices: all words before the first index are less than all words from
-/// the second index on, and the words between are equal. `at`: divides them at this word instead; the indices are the same.
+/// the second index on, and the words between are equal. `at`: the word at which they are divided; then both indices are the same. None: one of them.
 ///
 /// # Safety
 /// The processor has such registers.
