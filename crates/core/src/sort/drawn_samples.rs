@@ -17,20 +17,17 @@ pub(super) fn drawn_samples<'d>(
     drawn: &'d mut Block,
     kernel: &dyn Kernel,
 ) -> Result<Vec<Sample<'d>>> {
-    const RECORDS_PER_DRAW: usize = 128;
+    const RECORDS_PER_DRAW: usize = 256;
     const LEAST_DRAWS: usize = 4096;
-    const MOST_DRAWS: usize = 8192;
-    const MOST_DRAWS_OF_PART: usize = 512;
+    const LEAST_DRAWS_OF_PART: usize = 512;
     const MOST_SAMPLES: usize = 256;
     let size = kernel.record_bytes();
     let Some(run) = block.runs.first() else {
         return Ok(Vec::new());
     };
     let total = run.data.len() / size;
-    let most = MOST_DRAWS.max(MOST_DRAWS_OF_PART * division.parts);
-    let count = (total / RECORDS_PER_DRAW)
-        .clamp(LEAST_DRAWS, most)
-        .min(total);
+    let least = LEAST_DRAWS.max(LEAST_DRAWS_OF_PART * division.parts);
+    let count = (total / RECORDS_PER_DRAW).max(least).min(total);
     let mut records = Buffer::unset(count * size)?;
     draw_records(
         &run.data,

@@ -61,10 +61,11 @@ pub struct SampleSort<'a> {
 /// Up to this dimension, evenly spaced samples of all nodes are so many that a cut can be at one of them.
 const FEW_DIMENSIONS: u32 = 6;
 
-/// The size in bytes from which it saves time to divide inputs first among few and among many nodes: a merge of more runs
-/// takes longer. For smaller ones it takes longer to draw samples than to merge.
+/// The size in bytes from which it saves time to divide an input first among few nodes, and the same for each of many
+/// nodes: a merge of more runs takes longer, and so do samples for more cuts. For smaller inputs it takes longer to draw
+/// samples than to merge.
 const LEAST_OF_FEW: usize = 8 << 20;
-const LEAST_OF_MANY: usize = 1 << 20;
+const LEAST_FOR_EACH_OF_MANY: usize = 128 << 10;
 const MANY_DIMENSIONS: u32 = 3;
 
 /// One level: subcubes of dimension `high` are divided into parts, which are subcubes of dimension `low`.
@@ -186,7 +187,7 @@ impl Algorithm for SampleSort<'_> {
             DivideFirst::IfFaster => {
                 let least = match self.dimension {
                     0..MANY_DIMENSIONS => LEAST_OF_FEW,
-                    _ => LEAST_OF_MANY,
+                    dimension => LEAST_FOR_EACH_OF_MANY << dimension,
                 };
                 run.data.len() >= least && self.kernel.is_divided_first(&run.data)
             }
