@@ -38,8 +38,10 @@ pub type ftsort_consume_fn =
 /// \param user     passed to `consume` and never read
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if `options` differs between ranks, if `options->links`
 ///         separates a rank with records, if the sink is a spare without a node, or if the results are not of one sort;
-///         FTSORT_ERR_STATE also if links that `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST if the result cannot be recovered;
-///         FTSORT_ERR_CORRUPT; FTSORT_ERR_CALLBACK; or another status of "Collective calls"
+///         FTSORT_ERR_STATE also if links that `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST if the
+///         result cannot be recovered; FTSORT_ERR_CORRUPT also if blocks that were rebuilt do not fit the others, because
+///         `compare` or `reload` has returned something else since the sort; FTSORT_ERR_CALLBACK; or another status of
+///         "Collective calls"
 ///
 /// # Safety
 /// The pointers are NULL or valid.

@@ -218,7 +218,7 @@ class Calls:
                 self._lock.release()
         raised: Optional[Error] = None
         if has_raised:
-            if status == 0 and discard is not None:
+            if status in (0, Corruption.status) and discard is not None:
                 discard()
             raised = CallbackError("compare or reload raised an exception on some rank")
         elif status != 0:

@@ -2,7 +2,10 @@
 //! that stays usable.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::redundancy::{fail_in, whole};
 use super::*;
 use ftsort_core::query::groups::Aggregate;
 use ftsort_core::sort::Splitters;
@@ -137,4 +140,46 @@ fn comparators_that_are_no_order_are_errors_of_all_ranks() {
         }
     }
     assert!(refused > 0 && accepted > 0, "{refused} {accepted}");
+}
+
+/// A comparator that changes its mind between the sort and a recovery: all ranks find that the blocks do not follow one
+/// another, and none receives records.
+#[test]
+fn blocks_that_do_not_follow_one_another_are_corrupt() {
+    let outcomes = play_group(4, 1, GroupConfig::default(), "1@10", |rank, group| {
+        let reversed = Arc::new(AtomicBool::new(false));
+        let is_reversed = Arc::clone(&reversed);
+        let compare = Comparator::new(move |one: &[u8], other: &[u8]| {
+            let order = one.cmp(other);
+            match is_reversed.load(Relaxed) {
+                true => order.reverse(),
+                false => order,
+            }
+        });
+        let fields = Fields {
+            record_bytes: 4,
+            key: KeyKind::Compare as i32,
+            compare: Some(compare),
+            ..Fields::default()
+        };
+        let numbers: Vec<u32> = (0..300_u32).map(|at| at * 7919 + rank.0).collect();
+        let mut sorted = group.sort(SortInput {
+            layout: Layout::new(fields)?,
+            stable: false,
+            records: bytemuck::cast_slice(&numbers),
+        })?;
+        fail_in(group, 10, 1)?;
+        reversed.store(true, Relaxed);
+        let received = whole(group, &mut sorted);
+        reversed.store(false, Relaxed);
+        // The group stays usable. Rank 1 does not take part.
+        let all = [0, 2, 3]
+            .map(|rank| keys(Rank(rank)).len())
+            .iter()
+            .sum::<usize>();
+        assert_eq!(group.sort_keys(&keys(rank))?.total(), all as u64);
+        received
+    });
+    let corrupt = Some(Status::Corrupt);
+    assert_eq!(statuses(&outcomes), [corrupt, None, corrupt, corrupt]);
 }

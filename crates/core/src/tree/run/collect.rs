@@ -19,7 +19,7 @@ use crate::tree::fold::Concatenate;
 use crate::vcube::{Node, NodeSet};
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Finding, Result, Status, caught};
 
 /// The part of a result that a rank holds.
 #[derive(Clone, Debug)]
@@ -213,12 +213,12 @@ impl Collect<'_, '_> {
     fn check_table(&mut self, table: &[BlockEntry]) -> Result<()> {
         let members = &self.engine.members;
         let nodes = members.cube().len();
-        let (end, gaps) = extent(table).ok_or_else(different_results)?;
+        let (end, gaps) = extent(table).ok_or_else(inconsistent_blocks)?;
         let is_misplaced = |entry: &BlockEntry| members.executor(Node(entry.node)) != entry.owner;
         let is_refused = mutant(Mutant::MovedBlockRefused) && table.iter().any(is_misplaced);
         let is_unknown = |entry: &BlockEntry| entry.node as usize >= nodes;
         if end > self.local.total || table.iter().any(is_unknown) || is_refused {
-            return Err(different_results());
+            return Err(inconsistent_blocks());
         }
         let can_be_sent =
             |entry: &BlockEntry| node_of_block(members, Node(entry.node), entry.owner).is_some();
@@ -229,7 +229,7 @@ impl Collect<'_, '_> {
         let newly_failed = faulty.filter(|rank| !self.local.absent.contains(*rank));
         let newly_failed: Vec<Rank> = newly_failed.collect();
         Err(match newly_failed.is_empty() {
-            true => different_results(),
+            true => inconsistent_blocks(),
             false => self.loss(newly_failed),
         })
     }
@@ -308,6 +308,13 @@ fn extent(table: &[BlockEntry]) -> Option<(u64, bool)> {
 
 fn different_results() -> Error {
     Error::argument("the ranks pass results that are not of one sort of this group")
+}
+
+/// The error of blocks that overlap, or that leave a gap without a failure.
+fn inconsistent_blocks() -> Error {
+    let text = "a block of the result does not begin where the block before it ends: since the sort, `compare` or `reload` \
+                has returned something else, or records in memory have changed";
+    Error::corrupt(Finding::Order, text)
 }
 
 #[cfg(test)]
