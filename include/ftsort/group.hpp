@@ -548,14 +548,21 @@ class basic_group {
     const order<T> by = detail::make_order<T>(std::move(key)...);
     const ftsort_record record = by.native();
     /* Not a vector of `T`, which may be `bool` or have no default constructor. */
-    std::vector<detail::unmade<T>> storage(wanted.size());
+    std::vector<detail::unmade<T>> storage;
+#ifdef __cpp_exceptions
+    try {
+      storage = decltype(storage)(wanted.size());
+    } catch (...) { /* The other ranks are in the call. */
+      call(get(), nullptr, nullptr, 0, nullptr, 0, nullptr);
+      throw;
+    }
+#else
+    storage = decltype(storage)(wanted.size());
+#endif
     const ftsort_status status = call(get(), &record, std::data(records), std::size(records), wanted.data(),
                                       wanted.size(), storage.data());
     std::vector<T> out;
-    if (status == FTSORT_OK) {
-      out.reserve(storage.size());
-      for (const auto &one : storage) out.push_back(one.value);
-    }
+    for (std::size_t i = 0; status == FTSORT_OK && i < storage.size(); i++) out.push_back(storage[i].value);
     return finish(status, [&] { return std::move(out); });
   }
 

@@ -498,6 +498,16 @@ static void exceptions()
   }
   EXPECT(is_caught);
   EXPECT(ftsort::group::of(MPI_COMM_WORLD).ranks() == ranks);
+  is_caught = false;
+  try { /* Rank 0 has no memory for so many records. The other ranks return. */
+    const std::uint64_t first = 0;
+    g.select(mine, {&first, g.rank() == 0 ? SIZE_MAX / 2 : 1}, &star::number);
+  } catch (const ftsort::error &error) {
+    is_caught = error.status() == FTSORT_ERR_PEER_ARGUMENT;
+  } catch (const std::length_error &) {
+    is_caught = g.rank() == 0;
+  }
+  EXPECT(is_caught);
 
   for (const bool is_read : {true, false}) {
     bool is_thrown = false;

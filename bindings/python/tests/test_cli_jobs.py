@@ -165,6 +165,18 @@ def test_a_report_fits_into_one_read_of_mpirun(monkeypatch, count):
         assert attempt.parts[("out", 12345)]["counts"] == counts
 
 
+def test_the_reason_of_an_error_is_that_of_the_rank_that_knows_it():
+    """All ranks report an error on which they have agreed, in any order."""
+    runner = run.Runner.__new__(run.Runner)
+    reports = [dict(event="error", kind="file", message=message, is_own=is_own)
+               for message, is_own in (("another rank has the details", False), ("a file is gone", True), ("late", True))]
+    for first in ([0, 1, 2], [1, 0, 2], [1, 2, 0]):
+        attempt = run.Attempt()
+        for number in first:
+            runner._take(attempt, json.dumps(reports[number]))
+        assert attempt.error == ("file", "a file is gone")
+
+
 def test_hundreds_of_quantiles(folder):  # noqa: F811
     values = np.random.default_rng(1).permutation(2000)
     np.save("in.npy", values)

@@ -68,7 +68,8 @@ def test_the_hello_of_the_readme_survives_a_kill():
 
 
 @pytest.mark.parametrize("case", ["memory", "none", "reload", "reload_many", "reload_values", "refused", "reread",
-                                  "compared", "uncounted", "spare", "selected", "raised recover", "raised to_numpy",
+                                  "compared", "uncounted", "spare", "selected", "raised recover 1", "raised to_numpy 1",
+                                  *(f"raised to_numpy {number} refused" for number in (1, 40, 200, 400)),
                                   *(f"queries {number}" for number in range(5))])
 def test_injected_failures(tmp_path, case):
     text, _ = jobs.run(4, "programs/injected.py", tmp_path, *case.split(), limit=60)

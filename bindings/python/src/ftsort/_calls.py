@@ -9,9 +9,9 @@ from ctypes import byref, c_int32, c_size_t, c_uint32
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from ftsort import _native
-from ftsort._config import Callbacks
-from ftsort._errors import (CallbackError, Corruption, DataLost, Error, InternalError, MpiError, StateError, StoreError,
-                             error_of)
+from ftsort._config import RIGHT, WORKED, Callbacks
+from ftsort._errors import (CallbackError, Corruption, DataLost, Error, InternalError, MemoryLimit, MpiError, StateError,
+                             StoreError, error_of)
 from ftsort._layout import Encoder
 
 #: Arrays that MPI may still read after an MpiError or an InternalError; they must not change before the process ends.
@@ -19,6 +19,9 @@ _pinned: List[Any] = []
 
 BUSY = "the group is busy with another call: call it after that call has returned"
 
+
+#: Statuses after which a result may have blocks that were rebuilt.
+_REBUILT = (0, MemoryLimit.status, StoreError.status, CallbackError.status, DataLost.status, Corruption.status)
 
 #: The number of exceptions of signals that may interrupt a call between its status and its end.
 _MOST_SIGNALS = 100
@@ -120,17 +123,17 @@ class Calls:
             self._callbacks.fail_here(error)
         return made[0]
 
-    def _agree(self, pointer: int, flag: bool, agreement: Optional[_Agreement] = None) -> Tuple[int, bool]:
-        """Returns the status of an agreement, and whether all survivors pass True. Adds the failures that it finds."""
+    def _agree(self, pointer: int, flags: int, agreement: Optional[_Agreement] = None) -> Tuple[int, int]:
+        """Returns the status of an agreement, and the flags that all survivors pass. Adds the failures that it finds."""
         agreement = agreement or _Agreement()
         if not agreement.status:
-            agreement.flag.value = flag
+            agreement.flag.value = flags
         arguments = (pointer, byref(agreement.flag), byref(agreement.found))
         status = self._status(self._library.agree, *arguments, made=agreement.status)
         if status == 0:
             found, agreement.found.value = agreement.found.value, 0
             self._uncounted += found
-        return status, bool(agreement.flag.value)
+        return status, agreement.flag.value
 
     def _commit(self, pointer: int, commit: Callable[[], Any], tried: List[Optional[BaseException]],
                 agreement: _Agreement) -> Tuple[int, str]:
@@ -154,28 +157,30 @@ class Calls:
 
     def _agreed_status(self, pointer: int, function: Callable[..., int], arguments: Sequence[Any],
                        layouts: Sequence[Encoder], new_failures: Optional[c_size_t],
-                       commit: Optional[Callable[[], Any]]) -> Tuple[int, str, bool]:
-        """Makes a collective call. Returns its status, its text, and whether a callback of some rank has raised."""
+                       commit: Optional[Callable[[], Any]], is_of_result: bool) -> Tuple[int, str, int]:
+        """Makes a collective call. Returns its status, its text, and the verdict of all ranks on their callbacks."""
         made: List[int] = []
         worked, committed = _Agreement(), _Agreement()
         tried: List[Optional[BaseException]] = []
 
-        def steps() -> Tuple[int, str, bool]:
+        def steps() -> Tuple[int, str, int]:
             status = self._status(function, pointer, *arguments, made=made)
             text = self._last_error(pointer) if status != 0 else ""
             if status == 0 and new_failures is not None:
                 added, self._uncounted = self._uncounted, 0
                 new_failures.value += added
             uses_callbacks = self._callbacks.has_reload or any(layout.has_compare for layout in layouts)
-            # A comparator that changes its mind may also look like corruption.
-            if not layouts or not uses_callbacks or status not in (0, Corruption.status):
-                return status, text, False
-            agreed, has_worked = self._agree(pointer, not self._callbacks.has_failed(), worked)
+            # A comparator that changes its mind may also look like corruption. Calls with a result compare it before
+            # anything else, so that all ranks have the same callbacks at every status.
+            decided = _REBUILT if is_of_result else (0, Corruption.status)
+            if not layouts or not uses_callbacks or status not in decided:
+                return status, text, WORKED | RIGHT
+            agreed, verdict = self._agree(pointer, self._callbacks.verdict(), worked)
             if agreed != 0:
-                return agreed, self._last_error(pointer), False
-            if status == 0 and has_worked and commit is not None:
+                return agreed, self._last_error(pointer), WORKED | RIGHT
+            if status == 0 and verdict & WORKED and commit is not None:
                 status, text = self._commit(pointer, commit, tried, committed)
-            return status, text, not has_worked
+            return status, text, verdict
 
         for _ in range(_MOST_SIGNALS):
             try:
@@ -194,7 +199,7 @@ class Calls:
 
         The library does not know that a comparator raised an exception, or that a signal handler did so in `reload`,
         on one rank perhaps. So the ranks agree on it afterwards, and all of them either `commit` the outcome, or
-        `discard` it and raise CallbackError. Failures that the agreements find are added to the `new_failures` of the
+        `discard` it and raise CallbackError. Without `commit` it is a result that was there before the call. Failures that the agreements find are added to the `new_failures` of the
         next successful call that has them. The library returns the same status on all survivors, so they all have the
         same number, also if one of them does not receive it because of a signal.
         """
@@ -210,16 +215,19 @@ class Calls:
             self._callbacks.take_errors()
             self._callbacks.layouts = list(layouts)
             pointer = self._pointer()
-            status, text, has_raised = self._agreed_status(pointer, function, arguments, layouts, new_failures, commit)
+            is_of_result = discard is not None and commit is None
+            status, text, verdict = self._agreed_status(pointer, function, arguments, layouts, new_failures, commit,
+                                                        is_of_result)
             error, own_error = self._callbacks.take_errors()
             lost = tuple(self._lost_ranks(pointer)) if status == DataLost.status else ()
         finally:
             if any(held):
                 self._lock.release()
         raised: Optional[Error] = None
-        if has_raised:
-            if status in (0, Corruption.status) and discard is not None:
-                discard()
+        if not verdict & RIGHT and discard is not None:
+            discard()
+        # The library has a text for exceptions that it knows of.
+        if not verdict & RIGHT or (status == 0 and not verdict & WORKED):
             raised = CallbackError("compare or reload raised an exception on some rank")
         elif status != 0:
             if layouts and "record is not the same" in text:

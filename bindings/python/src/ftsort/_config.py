@@ -101,16 +101,15 @@ _previous_hook: Callable[[Any], Any] = sys.unraisablehook
 _hook_lock = threading.Lock()
 
 
-#: Parts of the representations of this package's callbacks. Those in `_REPORTS` decide no outcome.
-_REPORTS = ("Callbacks._event of <ftsort.", "Callbacks._log of <ftsort.")
-_CALLBACKS = (*_REPORTS, "Callbacks._reload_input of <ftsort.", "<function Layout._comparator.<locals>.call at ",
-              "<function Result.to_numpy.<locals>.consume at ")
+#: Parts of the representations of this package's callbacks. Those in `_REPORTS` decide no outcome of another rank.
+_REPORTS = ("Callbacks._event of <ftsort.", "Callbacks._log of <ftsort.", "<function Result.to_numpy.<locals>.consume at ")
+_CALLBACKS = (*_REPORTS, "Callbacks._reload_input of <ftsort.", "<function Layout._comparator.<locals>.call at ")
 
 
 def _unraisable(ignored: Any) -> None:
     """Receives exceptions that Python ignores: those of callbacks of this package fail the calls of their thread.
 
-    The outcome of a call does not depend on `on_event` and the logger, so only this rank raises their exceptions.
+    Only this rank raises the exceptions of `on_event`, of the logger and of the function that receives records.
     """
     # The object is the callback; since Python 3.13 it is None, and the message has the representation of the callback.
     function = f"{ignored.err_msg} {ignored.object!r}" if "ctypes" in (ignored.err_msg or "") else ""
@@ -122,6 +121,10 @@ def _unraisable(ignored: Any) -> None:
     is_report = any(name in function for name in _REPORTS)
     for callbacks in here or [callbacks for _, callbacks in _running]:
         (callbacks.fail_here if is_report else callbacks.fail)(ignored.exc_value)
+
+
+#: What ranks agree on after a call with callbacks: no callback raised an exception, and none without the library's knowledge.
+WORKED, RIGHT = 1, 2
 
 
 class Callbacks:
@@ -136,6 +139,8 @@ class Callbacks:
         self.layouts: List[Encoder] = []
         #: The first exception in `compare`, `reload` or another function that decides the outcome of a call.
         self._error: Optional[BaseException] = None
+        #: Whether the library took an answer of a function that raised an exception for right.
+        self._is_wrong = False
         #: The first exception of a signal handler at another time. The outcome of the call does not depend on it.
         self._own_error: Optional[BaseException] = None
         self.has_reload = reload is not None
@@ -163,23 +168,33 @@ class Callbacks:
                 if not _running and sys.unraisablehook is _unraisable:
                     sys.unraisablehook = _previous_hook
 
-    def fail(self, error: BaseException) -> None:
-        """Keeps the first exception of a callback, which must not pass through the frames of the library."""
+    def refuse(self, error: BaseException) -> int:
+        """Keeps the first exception of a callback, which must not pass through the frames of the library.
+
+        Returns the number by which the callback tells the library.
+        """
         if self._error is None:
             self._error = error
+        return 1
+
+    def fail(self, error: BaseException) -> None:
+        """Keeps an exception as `refuse`, of a callback that cannot tell the library."""
+        self.refuse(error)
+        self._is_wrong = True
 
     def fail_here(self, error: BaseException) -> None:
         """Keeps the first exception that only this rank is to raise when the call ends."""
         if self._own_error is None:
             self._own_error = error
 
-    def has_failed(self) -> bool:
-        """Returns whether a callback that decides the outcome of the call has raised an exception."""
-        return self._error is not None
+    def verdict(self) -> int:
+        """Returns `RIGHT` if the library knows of all exceptions, and `WORKED` if there are none in decisive callbacks."""
+        return (0 if self._is_wrong else RIGHT) | (WORKED if self._error is None else 0)
 
     def take_errors(self) -> Tuple[Optional[BaseException], Optional[BaseException]]:
         """Returns the exceptions of `fail` and of `fail_here` since the last call of this method."""
         errors, self._error, self._own_error = (self._error, self._own_error), None, None
+        self._is_wrong = False
         return errors
 
     def _event(self, _user: Any, address: Any) -> None:
@@ -217,8 +232,7 @@ class Callbacks:
                     raise MemoryError(f"there is no memory for the input of rank {rank}")
             return 0
         except BaseException as error:
-            self.fail(error)
-            return 1
+            return self.refuse(error)
 
 
 def _choice(name: str, value: Any, choices: Dict[str, int]) -> int:

@@ -138,11 +138,11 @@ class Group(NotCopied, Queries, ExternalSorts):
             raise ArgumentError(f"comm is {comm!r}, expected an mpi4py.MPI.Intracomm that is not COMM_NULL")
         library = _native.library()
         Calls.__init__(self, library, Callbacks(library, on_event, reload))
-        # A group of one rank needs no ULFM: no other rank can fail.
-        accepted = comm.Get_size() == 1 if accept_no_ulfm is None else bool(accept_no_ulfm)
         handle, pointer = self._library.comm_type(comm.handle), c_void_p()
         self._kept = comm if keep_comm else None
         try:
+            # A group of one rank needs no ULFM: no other rank can fail.
+            accepted = comm.Get_size() == 1 if accept_no_ulfm is None else bool(accept_no_ulfm)
             config = make_config(self._callbacks, accepted, options)
         except BaseException:
             # The other ranks are in this call already: an invalid member lets them return.
@@ -150,7 +150,8 @@ class Group(NotCopied, Queries, ExternalSorts):
                                      keep_comm=int(self._kept is not None))
             self._library.init(handle, byref(refused), byref(pointer))
             raise
-        status = self._library.init(handle, byref(config), byref(pointer))
+        with self._callbacks.running():
+            status = self._library.init(handle, byref(config), byref(pointer))
         if status != 0:
             raise error_of(status, self._last_error(None))
         self._handle = pointer.value
@@ -161,6 +162,10 @@ class Group(NotCopied, Queries, ExternalSorts):
         self._owned: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._rank: int = self._library.rank(pointer)
         self._size: int = self._library.ranks(pointer)
+        _, own_error = self._callbacks.take_errors()
+        if own_error is not None:  # Of a signal handler, in a report of the library.
+            self._close()
+            raise own_error
 
     def _result_call(self, function: Callable[..., int], *arguments: Any, columns: Sequence[Column],
                      layouts: Sequence[Encoder], keep: Any) -> Result:

@@ -156,8 +156,9 @@ class Queries(Calls):
                 raise ArgumentError("positions has a negative number or more than one dimension")
             numbers = np.ascontiguousarray(np.atleast_1d(wanted), dtype=np.uint64)
             given = self._input(array, key, descending)
+            found = np.empty(len(numbers), given.layout.dtype)
         pointer = numbers.ctypes.data_as(ctypes.POINTER(c_uint64))
-        return self._elements(function, given, pointer, len(numbers), wanted.ndim)
+        return self._elements(function, given, pointer, found, wanted.ndim)
 
     def quantiles(self, array: Any, fractions: Any, key: Key = None, descending: Descending = False) -> np.ndarray:
         """Returns exact quantiles without a sort. [collective]
@@ -194,12 +195,12 @@ class Queries(Calls):
                 raise ArgumentError("fractions has more than one dimension")
             numbers = np.ascontiguousarray(np.atleast_1d(wanted))
             given = self._input(array, key, descending)
+            found = np.empty(len(numbers), given.layout.dtype)
         pointer = numbers.ctypes.data_as(ctypes.POINTER(c_double))
-        return self._elements(function, given, pointer, len(numbers), wanted.ndim)
+        return self._elements(function, given, pointer, found, wanted.ndim)
 
-    def _elements(self, function: Any, given: Input, numbers: Any, count: int, dimensions: int) -> np.ndarray:
-        layout = given.layout
-        found = np.empty(count, layout.dtype)
+    def _elements(self, function: Any, given: Input, numbers: Any, found: np.ndarray, dimensions: int) -> np.ndarray:
+        layout, count = given.layout, len(found)
         self._call(function, given.record, given.pointer, given.count, numbers, c_size_t(count),
                    found.ctypes.data if count else None, layouts=[layout], keep=(given, found))
         found = layout.decode(found)

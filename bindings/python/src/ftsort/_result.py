@@ -260,7 +260,7 @@ class Result(_Owner, Sequence[Block]):
             The result cannot be recovered after a failure.
         CallbackError
             `compare` or `reload` raised an exception on some rank, while the result was recovered; `recover` says
-            when it is closed.
+            when it is closed. Also if the receiving rank has no memory for the array.
         """
         group, column, function = self._group, self._columns[0], self._group._library.gather_sorted
         refused = _native.CONSUME_FN()
@@ -279,9 +279,11 @@ class Result(_Owner, Sequence[Block]):
                 ctypes.memmove(gathered.ctypes.data + filled * size, address, count * size)
                 filled += count
                 return 0
-            except BaseException as error:
-                group._callbacks.fail(error)
-                return 1
+            except Exception as error:
+                return group._callbacks.refuse(error)
+            except BaseException as error:  # Of a signal handler: the records were for this rank alone.
+                group._callbacks.fail_here(error)
+                return 0
 
         callback = _native.CONSUME_FN(consume)
         try:

@@ -177,14 +177,27 @@ def compared():
 
 
 def raised():
-    """An exception of a comparison in a recovery closes the result on all ranks: a block made with it may be wrong."""
-    raises = []
+    """An exception of a comparison in a recovery closes the result on all ranks: a block made with it may be wrong.
+
+    The words of the command name the method of the result, the number of the comparison, and perhaps "refused": then rank 0
+    has no memory for the whole result either.
+    """
+    method, number, *refused = sys.argv[3:]
+    left, refusals, empty = [], refused if RANK == 0 else [], np.empty
 
     def compare(a, b):
-        if raises:
-            raises.pop()
-            raise ValueError("no order")
+        if left:
+            left[0] -= 1
+            if left[0] == 0:
+                left.clear()
+                raise ValueError("no order")
         return float(a["half"]) - float(b["half"])
+
+    def refuse(*arguments):
+        if refusals:
+            refusals.clear()
+            raise MemoryError("no memory")
+        return empty(*arguments)
 
     group = ftsort.Group(timeout=20)
     result = group.sort(part(RANK)[:300], compare=compare)
@@ -192,8 +205,9 @@ def raised():
         os.kill(os.getpid(), signal.SIGKILL)
     while group.failed != [1]:
         group.agree()
-    read = getattr(result, sys.argv[3])
-    raises += [True] if group.executor(1) == RANK else []
+    read = getattr(result, method)
+    left += [int(number)] if group.executor(1) == RANK else []
+    np.empty = refuse
     try:
         read()
     except ftsort.CallbackError as error:

@@ -2,6 +2,7 @@
 
 import ftsort
 
+import contextlib
 import ctypes
 import importlib
 import logging
@@ -315,7 +316,77 @@ def test_interrupts_outside_of_compare_and_reload_concern_one_rank():
         assert protected.sort().total == 70 * SIZE
 
 
-@pytest.mark.parametrize("function", ["has_failed", "_agree"])
+@pytest.mark.parametrize("place", ["begin", "middle"])
+def test_interrupts_of_the_rank_that_receives_a_result_concern_that_rank(monkeypatch, place):
+    """The result stays open. The other ranks succeed unless the signal kept the function from its first statement."""
+    def interrupt(*arguments):
+        if place == "middle" or (arguments[1] == "call" and arguments[0].f_code.co_name == "consume"):
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    with ftsort.Group(reload=lambda rank: 1 / 0) as group:
+        result = group.sort(np.arange(50))
+        if RANK == CULPRIT:
+            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+                if place == "begin":
+                    sys.setprofile(interrupt)
+                else:
+                    patched.setattr(ctypes, "memmove", interrupt)
+                result.to_numpy(CULPRIT)
+        else:
+            # A callback that does not begin returns any number.
+            with contextlib.suppress(*[ftsort.CallbackError] if place == "begin" else []):
+                assert result.to_numpy(CULPRIT) is None
+        whole = result.to_numpy(CULPRIT)
+        assert RANK != CULPRIT or whole.tolist() == sorted(list(range(50)) * SIZE)
+
+
+def test_no_memory_for_a_whole_result_leaves_it_open(monkeypatch):
+    def refuse(*_arguments):
+        raise MemoryError("no memory")
+
+    with ftsort.Group(reload=lambda rank: 1 / 0) as group:
+        result = group.sort(np.arange(50))
+        with monkeypatch.context() as patched:
+            if RANK == CULPRIT:
+                patched.setattr("ftsort._result.np.empty", refuse)
+            with pytest.raises(ftsort.CallbackError) as raised:
+                result.to_numpy(CULPRIT)
+            assert isinstance(raised.value.__cause__, MemoryError) == (RANK == CULPRIT)
+        whole = result.to_numpy(CULPRIT)
+        assert RANK != CULPRIT or whole.tolist() == sorted(list(range(50)) * SIZE)
+
+
+def test_interrupts_while_a_group_is_made_concern_one_rank():
+    """The library reports that the group is ready before the call ends."""
+    def interrupt(frame, event, _argument):
+        if event == place and frame.f_code.co_name == "_log":
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    for place in ("call", "return"):
+        if RANK == CULPRIT:
+            sys.setprofile(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                ftsort.Group()
+            assert sys.getprofile() is None
+        else:
+            ftsort.Group().close()
+
+
+def test_no_memory_for_selected_elements_lets_the_peers_return(group, monkeypatch):
+    def refuse(*_arguments):
+        raise MemoryError("no memory")
+
+    for call in (lambda: group.select(np.arange(50), [3]), lambda: group.quantiles(np.arange(50), [0.5])):
+        with monkeypatch.context() as patched:
+            if RANK == CULPRIT:
+                patched.setattr("ftsort._queries.np.empty", refuse)
+            refused(call, "no memory", MemoryError)
+        assert len(call()) == 1
+
+
+@pytest.mark.parametrize("function", ["verdict", "_agree"])
 def test_interrupts_between_a_call_and_its_agreement_concern_one_rank(function):
     """The other ranks are in the agreement already."""
     def interrupt(frame, event, _argument):
@@ -373,7 +444,8 @@ def test_callbacks_are_known_by_their_names(group, monkeypatch):
             for text, shown in ((f" {function!r}", None), ("", function)):
                 message = f"Exception ignored on calling ctypes callback function{text}"
                 sys.unraisablehook(types.SimpleNamespace(err_msg=message, object=shown, exc_value=None))
-    assert failed == ["this rank"] * 4 + ["all ranks"] * 6 and len(foreign) == 2
+    expected = ["this rank"] * 4 + ["all ranks"] * 4 + ["this rank"] * 2
+    assert failed == expected and len(foreign) == 2
 
 
 def test_interrupts_while_an_argument_is_converted(group):

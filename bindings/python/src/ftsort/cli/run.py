@@ -207,6 +207,7 @@ class Attempt:
         self.parts: Dict[Tuple[str, int], Dict[str, Any]] = {}
         self.done: Optional[Dict[str, Any]] = None
         self.error: Optional[Tuple[str, str]] = None
+        self.has_reason = False  # The error is of the rank that knows its reason.
         self.crash = ""
         self.failed: Set[int] = set()
         self.moved = 0
@@ -335,7 +336,10 @@ class Runner:
             for rank in event["failed"]:
                 self._failure(attempt, rank)
         elif kind == "error":
-            attempt.error = attempt.error or (event["kind"], event["message"])
+            # All ranks report an error that they have agreed on.
+            is_own = event.get("is_own", True)
+            if attempt.error is None or (is_own and not attempt.has_reason):
+                attempt.error, attempt.has_reason = (event["kind"], event["message"]), is_own
         elif kind == "crash":
             attempt.crash = event["message"]
         elif kind == "failure":

@@ -29,6 +29,8 @@ from .launch import PREFIX
 
 QUIET_SECONDS = 0.1  # the shortest time between two reports of progress
 PIECE = 100_000      # characters of a job in one variable; Linux limits a variable to 131072 bytes
+#: The ends of texts on ranks that do not know the reason.
+OF_OTHERS = ("another rank has the details", "on some rank")
 COUNTS = 80          # counts in one report; mpirun reads 4096 bytes at a time and can mix longer lines with others
 
 
@@ -414,6 +416,9 @@ def main() -> None:
         os._exit(1)
     try:
         worker = Worker(job, MPI.COMM_WORLD)
+    except files.FileError as error:  # Files on this host, or a package, are not those of the command.
+        report("error", kind="file", message=str(error), is_own=True)
+        os._exit(1)
     except ftsort.Error as error:
         kind = "ulfm" if isinstance(error, (ftsort.NoUlfm, ftsort.LibraryError)) else "library"
         report("error", kind=kind, message=str(error))
@@ -430,7 +435,8 @@ def main() -> None:
                 ftsort.CallbackError: "file", ftsort.DataLost: "lost", ftsort.Corruption: "lost"}.get(type(error),
                                                                                                      "library")
         option = "--memory: " if kind == "memory" and job["external"] else ""
-        report("error", kind=kind, message=f"{option}{error.__cause__ or error}")
+        is_own = error.__cause__ is not None or not str(error).endswith(OF_OTHERS)
+        report("error", kind=kind, message=f"{option}{error.__cause__ or error}", is_own=is_own)
     except BaseException as error:
         end_as_failed(error)
     # The command knows the outcome from the reports. Open MPI's mpirun may not end if several ranks end with another
