@@ -1,16 +1,18 @@
 //! Samples of blocks that are not sorted: records that are drawn at random.
 
-use super::pivot::{Division, Sample, at_least};
+use super::pivot::{Division, EVERY_ORIGIN, Sample, at_least};
 use crate::block::{Block, Run};
+use crate::members::Rank;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::random::SplitMix;
 
-/// Returns samples of a block that is not sorted, as [`sample`](super::pivot::sample) does of a sorted one. Records are drawn
-/// at random, one of each stretch of the block, and `drawn` receives them in order. Between blocks of about the same size, the share of a node differs
-/// by at most 1.6 % of it (standard deviation); if one node has all records, by 4.4 %.
+/// Returns samples of a block that is not sorted, as [`sample`](super::pivot::sample) does of a sorted one, but of
+/// [`EVERY_ORIGIN`]. Records are drawn at random, one of each stretch of the block, and `drawn` receives them in order.
+/// Between blocks of about the same size, the share of a node differs by at most 1.6 % of it (standard deviation); if one
+/// node has all records, by 4.4 %.
 pub(super) fn drawn_samples<'d>(
     block: &Block,
     (node, division): (Node, Division),
@@ -36,7 +38,7 @@ pub(super) fn drawn_samples<'d>(
         u64::from(node.0) << 32 ^ total as u64,
     );
     kernel.sort(&mut records)?;
-    *drawn = Block::of_run(Run::new(run.origin, 0, records.into()));
+    *drawn = Block::of_run(Run::new(Rank(EVERY_ORIGIN), 0, records.into()));
     let mut samples = at_least(MOST_SAMPLES.min(count), drawn, division, kernel);
     let mut before = (0, 0);
     for sample in &mut samples {
@@ -78,6 +80,7 @@ fn draw_records(records: &[u8], drawn: &mut [u8], size: usize, seed: u64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{block_of, kernel};
     use super::*;
     use proptest::prelude::*;
 
@@ -98,5 +101,39 @@ mod tests {
                 prop_assert!(found, "{record:?} is not of {stretch:?}");
             }
         }
+    }
+
+    /// Samples stand for all records, and those of nodes with the same records are of other places.
+    #[test]
+    fn samples_of_each_node_stand_for_all_records() {
+        let kernel = kernel();
+        let numbers: Vec<i32> = (0..100_000)
+            .map(|n: i32| n.wrapping_mul(0x9e37_79b9_u32 as i32))
+            .collect();
+        let division = Division { nodes: 4, parts: 4 };
+        let mut firsts = Vec::new();
+        for node in (0..4).map(Node) {
+            let mut drawn = Block::empty();
+            let samples = drawn_samples(
+                &block_of(node.0, &numbers),
+                (node, division),
+                &mut drawn,
+                &*kernel,
+            )
+            .unwrap();
+            assert!(
+                samples
+                    .iter()
+                    .all(|sample| sample.point.origin == EVERY_ORIGIN)
+            );
+            assert_eq!(
+                samples.iter().map(|sample| sample.weight).sum::<u64>(),
+                numbers.len() as u64
+            );
+            firsts.push(samples[samples.len() / 2].point.record.to_vec());
+        }
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert_eq!(firsts.len(), 4);
     }
 }

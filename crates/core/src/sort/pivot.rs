@@ -382,12 +382,20 @@ pub fn whole_chunks(bytes: &[u8], size: usize) -> Result<ChunksExact<'_, u8>> {
 
 /// Returns the cuts between parts that get these shares of the records, one fewer than there are parts, at samples. A
 /// part without a share gets no records: its node has failed, and its executor must not get a second part.
+///
+/// Samples of [`EVERY_ORIGIN`] are of blocks whose records have no positions yet. If there is one, a cut between equal keys
+/// gives the same part of those of each block to the lower side.
 pub fn balanced<'p>(
     proposals: &'p [(Node, Slice)],
     shares: &[usize],
     kernel: &dyn Kernel,
 ) -> Result<Vec<Cut<&'p [u8]>>> {
-    rounded(proposals, shares, None, kernel)
+    let samples = all_samples(proposals, kernel)?;
+    let is_drawn = |sample: &Sample<'_>| sample.point.origin == EVERY_ORIGIN;
+    Ok(match samples.iter().any(is_drawn) {
+        true => cuts_in_every(&samples, shares, kernel),
+        false => cuts_at_samples(&samples, shares, None),
+    })
 }
 
 /// The unit of offsets of samples, and of roundings of cuts.
@@ -402,37 +410,47 @@ pub fn rounded<'p>(
     kernel: &dyn Kernel,
 ) -> Result<Vec<Cut<&'p [u8]>>> {
     let samples = all_samples(proposals, kernel)?;
-    let point = |index: usize, _| samples.get(index).map(|sample| sample.point.clone());
-    Ok(cuts_by(&samples, shares, rounding, &point))
+    Ok(cuts_at_samples(&samples, shares, rounding))
 }
 
-/// Returns cuts as [`balanced`] does, between blocks whose records have no positions yet: a cut between equal keys gives
-/// the same part of those of each block to the lower side ([`EVERY_ORIGIN`]).
-pub fn balanced_in_every<'p>(
-    proposals: &'p [(Node, Slice)],
+fn cuts_at_samples<'p>(
+    samples: &InOrder<'p>,
+    shares: &[usize],
+    rounding: Option<u32>,
+) -> Vec<Cut<&'p [u8]>> {
+    let mut point = |index: usize, _, _| samples.get(index).map(|sample| sample.point.clone());
+    cuts_by(samples, shares, rounding, &mut point)
+}
+
+/// Returns cuts that divide every block at the same part of the records with one key ([`EVERY_ORIGIN`]).
+fn cuts_in_every<'p>(
+    samples: &InOrder<'p>,
     shares: &[usize],
     kernel: &dyn Kernel,
-) -> Result<Vec<Cut<&'p [u8]>>> {
+) -> Vec<Cut<&'p [u8]>> {
     const HALF: u32 = u64::BITS / 2;
-    let samples = all_samples(proposals, kernel)?;
-    let weight_of = |range: Range<usize>| -> u128 {
-        let among = samples.iter().skip(range.start).take(range.len());
-        among.map(|sample| u128::from(sample.weight)).sum()
-    };
-    let point = |index: usize, target: u128| {
+    // The samples with the key of the last cut, and how many records are before these and have that key.
+    let mut of_key = (0..0, 0, 0);
+    let mut point = |index: usize, before: u128, target: u128| {
         let record = samples.get(index)?.point.record;
-        let is_equal = |other: &Sample<'_>| kernel.compare(other.point.record, record).is_eq();
-        let is_equal_at = |index: usize| samples.get(index).is_some_and(is_equal);
-        let first = (0..index)
-            .rev()
-            .take_while(|other| is_equal_at(*other))
-            .last();
-        let behind = (index..).take_while(|other| is_equal_at(*other)).last();
-        let first = first.unwrap_or(index);
-        let behind = behind.unwrap_or(index) + 1;
-        let (before, equal) = (weight_of(0..first), weight_of(first..behind));
+        if !of_key.0.contains(&index) {
+            let is_equal = |other: &usize| {
+                let other = samples.get(*other);
+                other.is_some_and(|other| kernel.compare(other.point.record, record).is_eq())
+            };
+            let first = (0..index).rev().take_while(is_equal).last();
+            let last = (index..).take_while(is_equal).last();
+            let of = first.unwrap_or(index)..last.unwrap_or(index) + 1;
+            let weights = |range: Range<usize>| -> u128 {
+                let samples = range.filter_map(|index| samples.get(index));
+                samples.map(|sample| u128::from(sample.weight)).sum()
+            };
+            let (lower, all) = (weights(of.start..index), weights(of.clone()));
+            of_key = (of, before - lower, all);
+        }
+        let (of, before, equal) = &of_key;
         // One sample says little about the number of records with its key: mostly there is one.
-        let share = match behind - first {
+        let share = match of.len() {
             1 => 0,
             _ => {
                 let below = target.saturating_sub(2 * before);
@@ -445,16 +463,16 @@ pub fn balanced_in_every<'p>(
             position: u64::try_from(share).unwrap_or(u64::MAX),
         })
     };
-    Ok(cuts_by(&samples, shares, None, &point))
+    cuts_by(samples, shares, None, &mut point)
 }
 
-/// Returns the cuts between parts with these shares. `point`: returns the point of a cut at a sample, given by its index,
-/// that is to have so many half records before it.
+/// Returns the cuts between parts with these shares. `point`: returns the point of a cut at a sample, given by its index and
+/// the number of records before it, that is to have so many half records before it.
 fn cuts_by<'p>(
     samples: &InOrder<'p>,
     shares: &[usize],
     rounding: Option<u32>,
-    point: &dyn Fn(usize, u128) -> Option<CutPoint<&'p [u8]>>,
+    point: &mut dyn FnMut(usize, u128, u128) -> Option<CutPoint<&'p [u8]>>,
 ) -> Vec<Cut<&'p [u8]>> {
     // If no node of the parts is fault-free, their executors are outside of the parts, which are then equal.
     let equal = vec![1; shares.len()];
@@ -496,7 +514,7 @@ fn cuts_by<'p>(
             before += u128::from(sample.weight);
             next += 1;
         }
-        point(next, target).map_or(Cut::AllLower, Cut::At)
+        point(next, before, target).map_or(Cut::AllLower, Cut::At)
     });
     cuts.collect()
 }

@@ -11,10 +11,10 @@
 //! runs are not merged between the levels, so that a block still consists of pieces of inputs.
 //!
 //! In one level, large inputs of numbers can be divided first and sorted after the exchange, which saves the merge
-//! ([`DivideFirst`]). Then the samples are drawn at random, and a cut divides the equal keys of each input in the same
-//! proportion, so that it has the same place in an input whether that is sorted or not. An input that was only divided
-//! gives the same pieces as a sorted one, in another order: nodes can choose for themselves, and lost pieces are made
-//! again by sorting a copy.
+//! ([`DivideFirst`]). Their samples are drawn at random. If there are such samples, a cut divides the equal keys of each
+//! input in the same proportion, so that it has the same place in an input whether that is sorted or not. An input that
+//! was only divided gives the same pieces as a sorted one, in another order: nodes can choose for themselves, and lost
+//! pieces are made again by sorting a copy.
 //!
 //! Cost: one round with one decision for each level; with L levels about L (N^(1/L) - 1) messages per node, and
 //! each record moves at most L times. Must never: depend on failures, except through the shares of the nodes.
@@ -268,10 +268,7 @@ impl Algorithm for SampleSort<'_> {
         let parts: Vec<usize> = parts.map(share).collect();
         let keys = self.key_bytes();
         let proposals = keys.whole_samples(proposals)?;
-        let cuts = match self.may_divide_first() {
-            true => pivot::balanced_in_every(&proposals, &parts, self.kernel)?,
-            false => pivot::balanced(&proposals, &parts, self.kernel)?,
-        };
+        let cuts = pivot::balanced(&proposals, &parts, self.kernel)?;
         Ok(keys.of_cuts(&cuts))
     }
 
@@ -366,6 +363,49 @@ mod tests {
             let all = inputs.concat().len();
             // All records were drawn.
             prop_assert!(sizes.iter().all(|size| *size <= all / 4 + all / 50 + 8), "{sizes:?}");
+        }
+    }
+
+    /// If no input waits, equal keys are cut at positions: ranks with the same keys keep them.
+    #[test]
+    fn equal_keys_of_sorted_inputs_stay() {
+        let kernel = kernel();
+        let subcube = Subcube::of(&Members::new(Rank(0), 4), Node(0), 2);
+        for (divide_first, stay) in [
+            (DivideFirst::From(usize::MAX), true),
+            (DivideFirst::From(1), false),
+        ] {
+            let sort = SampleSort {
+                kernel: &*kernel,
+                dimension: 2,
+                levels: 1,
+                divide_first,
+            };
+            let input = |node: Node| match block_of(node.0, &[7; 4000]) {
+                block if sort.waits(&block) => block,
+                block => sort.prepare(block).unwrap(),
+            };
+            let proposals = (0..4).map(Node).map(|node| {
+                let proposal = sort
+                    .propose(&RoundContext::new(1, node, &[]), &subcube, &input(node))
+                    .unwrap();
+                (node, Slice::copy_of(&proposal).unwrap())
+            });
+            let proposals: Vec<(Node, Slice)> = proposals.collect();
+            let decision = sort
+                .decide(&RoundContext::new(1, Node(0), &[]), &subcube, &proposals)
+                .unwrap();
+            for node in (0..4).map(Node) {
+                let split = sort
+                    .split(&RoundContext::new(1, node, &decision), &input(node))
+                    .unwrap();
+                assert_eq!(
+                    split.keep.bytes() / 4 > 3900,
+                    stay,
+                    "{}",
+                    split.keep.bytes()
+                );
+            }
         }
     }
 
