@@ -11,7 +11,7 @@ use std::ops::Range;
 use crate::block::{Block, Run};
 use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::buffer::{Buffer, Slice, UNIT};
-use ftsort_kernels::error::{Error, Result};
+use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::{Kernel, TASKS_PER_THREAD};
 
 /// The smallest and the largest size of a chunk in bytes. A chunk is a multiple of the smallest size, because
@@ -154,22 +154,20 @@ impl MergeQueue {
         let is_sorted = self.sources.front().is_none_or(|(_, sorted)| *sorted);
         let is_sorted = is_sorted || mutant(Mutant::DividedPiecesMerged);
         let bytes = self.unread_runs().iter().map(|run| run.len()).sum();
-        let recyclable = match is_sorted {
-            true => self.recyclable(),
-            false => self.released(),
-        };
-        let (mut out, chunk_bytes) = match recyclable {
+        if !is_sorted {
+            match self.sort_together(bytes, kernel) {
+                // A merge takes less memory.
+                Err(error) if error.status == Status::Memory => self.sort_each(kernel)?,
+                sorted => return sorted,
+            }
+        }
+        let (mut out, chunk_bytes) = match self.recyclable() {
             0 => (Buffer::unset(bytes)?, bytes),
             recyclable => (
                 Buffer::reserved(bytes, recyclable)?,
                 chunk_size(bytes, kernel),
             ),
         };
-        if !is_sorted {
-            self.sort_into(&mut out, kernel)?;
-            self.sources.pop_front();
-            return Ok(out.into());
-        }
         let size = kernel.record_bytes();
         let mut written = 0;
         while written < bytes {
@@ -193,14 +191,39 @@ impl MergeQueue {
         Ok(out.into())
     }
 
-    /// Sorts the runs of the first block together.
-    fn sort_into(&mut self, out: &mut Buffer, kernel: &dyn Kernel) -> Result<()> {
+    /// Sorts the runs of the first block together, and removes it from the queue. If the memory for all of its `bytes` is
+    /// refused, the runs stay.
+    fn sort_together(&mut self, bytes: usize, kernel: &dyn Kernel) -> Result<Slice> {
+        let mut out = match self.released() {
+            0 => Buffer::unset(bytes)?,
+            released => Buffer::reserved(bytes, released)?,
+        };
         let inputs = self.buffers.iter_mut().map(|unique| &mut unique.buffer);
-        out.commit(out.len(), &mut inputs.collect::<Vec<_>>());
+        out.commit(bytes, &mut inputs.collect::<Vec<_>>());
         let runs = self.unread_runs();
         let read: Vec<usize> = runs.iter().map(|run| run.len()).collect();
-        kernel.sort_together(&runs, out)?;
+        kernel.sort_together(&runs, &mut out)?;
         self.advance(read.into_iter());
+        self.sources.pop_front();
+        Ok(out.into())
+    }
+
+    /// Sorts each run of the first block by itself. A run with another owner is copied.
+    fn sort_each(&mut self, kernel: &dyn Kernel) -> Result<()> {
+        let sources = self.sources.front_mut().into_iter();
+        for source in sources.flat_map(|(runs, _)| runs) {
+            match source {
+                RunSource::Unique { buffer, part } => {
+                    let UniqueBuffer { buffer, unread } = &mut self.buffers[*buffer];
+                    kernel.sort_part(&mut buffer[unread[*part].clone()])?;
+                }
+                RunSource::Shared(run) => {
+                    let mut copy = Buffer::copy_of(run)?;
+                    kernel.sort(&mut copy)?;
+                    *run = copy.into();
+                }
+            }
+        }
         Ok(())
     }
 }
@@ -248,7 +271,6 @@ pub(super) fn merged(kernel: &dyn Kernel, block: Block) -> Result<Slice> {
 mod tests {
     use super::*;
     use crate::members::Rank;
-    use ftsort_kernels::error::Status;
     use ftsort_kernels::kernel::kernel_of;
     use ftsort_kernels::memory::MemoryBudget;
     use ftsort_kernels::record::KeyKind;
@@ -303,30 +325,47 @@ mod tests {
         out.len()
     }
 
-    /// The result takes the memory of other data in the buffers of the runs, and new memory beyond that.
+    /// The result takes the memory of other data in the buffers of the runs, and new memory beyond that. If there is too
+    /// little, the runs are sorted in place and merged, which those of another owner cannot be.
     #[test]
     fn the_result_of_runs_that_are_not_sorted_counts_against_the_limit() {
         const LEN: usize = 8 * UNIT;
         let budget = MemoryBudget::new();
         let _entered = budget.enter();
-        let kernel = kernel_of(4, KeyKind::U32);
-        let sorted_within = |other_data: usize, limit: usize| {
+        let kernel = kernel_of(8, KeyKind::U64);
+        let keys: Vec<u64> = (0..2 * LEN as u64 / 8)
+            .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .collect();
+        let mut expected = keys.clone();
+        expected.sort_unstable();
+        // Returns how much more memory was in use at the most; None if the limit did not suffice.
+        let peak_within = |other_data: usize, is_shared: bool, limit: usize| {
             budget.set_limit(usize::MAX);
-            let runs = (0..2).map(|rank| {
-                let buffer = Slice::from(Buffer::zeroed(other_data + LEN).unwrap());
-                Run::new(Rank(rank), 0, buffer.part(other_data..other_data + LEN))
+            let runs = (0..).zip(keys.chunks(LEN / 8)).map(|(rank, keys)| {
+                let mut buffer = Buffer::zeroed(other_data + LEN).unwrap();
+                buffer[other_data..].copy_from_slice(bytemuck::cast_slice(keys));
+                let data = Slice::from(buffer).part(other_data..other_data + LEN);
+                Run::new(Rank(rank), 0, data)
             });
             let block = Block {
                 sorted: false,
                 ..Block::of_sorted(runs.collect())
             };
-            budget.set_limit(budget.used() + limit);
-            merged(&*kernel, block).map_err(|error| error.status)
+            let _other_owner = is_shared.then(|| block.clone());
+            let before = budget.used();
+            budget.set_limit(before + limit);
+            budget.start_peak();
+            let sorted = merged(&*kernel, block);
+            let sorted = sorted.inspect_err(|error| assert_eq!(error.status, Status::Memory));
+            assert!(bytemuck::cast_slice::<u8, u64>(&sorted.ok()?) == expected);
+            Some(budget.peak() - before)
         };
-        assert_eq!(sorted_within(0, LEN), Err(Status::Memory));
-        assert!(sorted_within(0, 2 * LEN).is_ok());
-        assert_eq!(sorted_within(LEN, 2 * UNIT), Err(Status::Memory));
-        assert!(sorted_within(LEN, 4 * UNIT).is_ok());
+        for (other_data, limit) in [(0, 2 * LEN), (0, LEN), (LEN, 2 * UNIT)] {
+            let peak = peak_within(other_data, false, limit);
+            assert!(peak.is_some_and(|peak| peak <= limit), "{peak:?} {limit}");
+        }
+        assert!(peak_within(0, true, 2 * LEN).is_some());
+        assert_eq!(peak_within(0, true, 2 * LEN - UNIT), None);
     }
 
     /// Three sorted buffers each have a part in each of four blocks.
