@@ -30,7 +30,13 @@ impl Job<'_, '_> {
         let result = match self.decide(round, &mut result)? {
             None => result.interrupted(),
             Some(mut decisions) => {
-                if round == 1 && self.progress.blocks.values().any(|block| self.waits(block)) {
+                if round == 1
+                    && self
+                        .progress
+                        .blocks
+                        .values()
+                        .any(|block| self.waited(block))
+                {
                     self.engine.spent(phase, start);
                     self.divide(&decisions, &mut result);
                     start = self.engine.transport.now();
@@ -50,7 +56,9 @@ impl Job<'_, '_> {
     fn prepare(&mut self, result: &mut RoundResult) {
         let start = self.engine.transport.now();
         for (node, block) in std::mem::take(&mut self.progress.blocks) {
-            if self.waits(&block) {
+            // Versions that are stored, and codes, are of whole or sorted inputs.
+            let can_wait = self.recomputes() && self.parity().is_none();
+            if can_wait && self.algorithm.waits(&block) {
                 self.progress.blocks.insert(node, block);
                 continue;
             }
@@ -62,9 +70,9 @@ impl Job<'_, '_> {
         self.engine.spent(Phase::Sort, start);
     }
 
-    /// Whether an input is divided by the first decision. Versions that are stored are of sorted inputs.
-    fn waits(&self, input: &Block) -> bool {
-        self.recomputes() && self.algorithm.waits(input)
+    /// Whether an input was not prepared because it is to be divided by the first decision.
+    fn waited(&self, input: &Block) -> bool {
+        self.recomputes() && !input.sorted
     }
 
     /// Divides the inputs of this rank's nodes that have waited for the first decision.
@@ -72,7 +80,7 @@ impl Job<'_, '_> {
         let start = self.engine.transport.now();
         let algorithm = self.algorithm;
         for (node, block) in std::mem::take(&mut self.progress.blocks) {
-            let decision = decisions.of(node).filter(|_| self.waits(&block));
+            let decision = decisions.of(node).filter(|_| self.waited(&block));
             let divided = match decision {
                 None => Ok(block),
                 Some(decision) => {

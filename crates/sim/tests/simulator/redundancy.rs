@@ -15,6 +15,8 @@ use ftsort_sim::trial::{ExhaustiveSearch, exhaust};
 fn crashes_from_the_call_to_the_release_of_the_result() {
     for job in [
         "store=memory:1 algorithm=samplesort",
+        "store=memory:1 algorithm=samplesort divides=1",
+        "store=reload algorithm=samplesort divides=2",
         "store=memory:2 algorithm=hyperquicksort",
         "store=memory:1 algorithm=bitonic",
         "store=memory:1 algorithm=samplesort dense=1",

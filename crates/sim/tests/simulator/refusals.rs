@@ -39,13 +39,16 @@ fn refusals_of_three_ranks_in_every_store_and_job() {
     }
 }
 
-/// Inputs are reloaded, and states are read from files, after failures only.
+/// Inputs are reloaded, and states are read from files, after failures only. Inputs that are divided are copied.
 #[test]
 fn refusals_after_failures() {
     for line in [
         "ranks=3 store=reload failures=1@40",
         "ranks=3 store=directory failures=1@60",
         "ranks=3 store=directory loop=1 failures=1@60",
+        "ranks=3 store=memory:1 algorithm=samplesort divides=1",
+        "ranks=3 store=memory:1 algorithm=samplesort divides=1 failures=1@40",
+        "ranks=3 store=reload algorithm=samplesort divides=1 failures=1@40",
         "ranks=4 store=memory:1 failures=1@40,2@70",
         "ranks=4 store=versions:1 algorithm=bitonic failures=1@80",
         "ranks=4 store=memory:1 tree=merge failures=1@60",

@@ -30,6 +30,16 @@ fn check<T: PlainKey>(runs: &[Vec<T>], threads: usize) {
     let slices: Vec<&[u8]> = sorted.iter().map(|run| &**run).collect();
     kernel.merge(&slices, &mut out).unwrap();
     assert_eq!(&*out, cast_slice::<T, u8>(&expected));
+    // Runs that are not sorted, and begin at any word.
+    let whole = runs.concat();
+    let mut rest = &whole[..];
+    let unsorted = runs
+        .iter()
+        .filter_map(|run| rest.split_off(..run.len()).map(cast_slice));
+    let unsorted: Vec<&[u8]> = unsorted.collect();
+    let mut together = Buffer::zeroed(out.len()).unwrap();
+    kernel.sort_together(&unsorted, &mut together).unwrap();
+    assert_eq!(*together, *out);
     assert_eq!(kernel.first_disorder(&out), None);
     for record in expected.iter().step_by(expected.len() / 7 + 1) {
         let bytes = bytemuck::bytes_of(record);
@@ -166,6 +176,10 @@ fn sorts_and_merges_long_runs_of_all_types() {
         let descending: Vec<u64> = (0..30_000).rev().collect();
         check_all_types(&[ascending, descending], threads);
     }
+    // Many of the greatest key of each type.
+    let greatest = [i32::MAX as u64, i64::MAX as u64, u64::MAX];
+    let equal = greatest.map(|key| vec![key; 1_000]);
+    check_all_types(&[&equal[..], &[random(1_000, u64::MAX, 7)]].concat(), 1);
 }
 
 #[test]
