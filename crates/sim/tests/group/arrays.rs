@@ -196,6 +196,29 @@ fn joined_last(outcomes: Vec<Option<Result<Vec<Blocks>>>>) -> Vec<Vec<i32>> {
 }
 
 #[test]
+fn arrays_without_redundancy_are_lost_with_their_rank() {
+    for (store, release_after_run) in [(0, false), (1, true)] {
+        let config = GroupConfig {
+            store: StoreChoice::Memory(store),
+            release_after_run,
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(3, 5, config, "1@10", |rank, group| {
+            let mut results = sort_arrays(group, &all_arrays(rank))?;
+            fail_in(group, 10, 1)?;
+            for result in &mut results {
+                let error = refusal(group.recover(result))?;
+                assert_eq!(error.status, Status::DataLost);
+                assert!(group.lost_ranks().iter().eq([Rank(1)]));
+            }
+            Ok(())
+        });
+        let fine = Some(Status::Ok);
+        assert_eq!(statuses(&outcomes), [fine, None, fine], "{store}");
+    }
+}
+
+#[test]
 fn an_array_is_gathered_although_another_one_was_recovered() {
     for seed in SEEDS {
         let outcomes = play_group(4, seed, GroupConfig::default(), "2@10", |rank, group| {

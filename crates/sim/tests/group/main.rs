@@ -3,6 +3,7 @@
 
 mod agreed;
 mod arrays;
+mod changed_copies;
 mod collectives;
 mod commits;
 mod comparators;

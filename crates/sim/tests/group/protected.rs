@@ -339,6 +339,30 @@ fn a_protected_input_is_sorted_in_other_orders() {
     }
 }
 
+/// A sort that passes no order keeps the one of the input, which includes that it is stable.
+#[test]
+fn an_input_protected_as_stable_is_not_sorted_by_a_method_that_is_not_stable() {
+    let outcomes = play_group(4, 1, GroupConfig::default(), "", |rank, group| {
+        // Numbers that ascend are a bitonic sequence.
+        let ascending = [2 * rank.0, 2 * rank.0 + 1];
+        let mut input = group.protect(SortInput {
+            stable: true,
+            ..SortInput::of_keys(&ascending)
+        })?;
+        group.set_method(Some(Method::Bitonic(Shape::Bitonic)))?;
+        let error = refusal(group.sort_protected(&mut input, None))?;
+        assert!(error.text.contains("does not keep the order"), "{error}");
+        let order = Order {
+            layout: input.layout().clone(),
+            stable: false,
+        };
+        let sorted = group.sort_protected(&mut input, Some(order))?;
+        assert_eq!(sorted.total(), 8);
+        Err::<(), _>(error)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 4]);
+}
+
 #[test]
 fn a_lost_protected_input_is_reported_and_the_rest_is_sorted() {
     let failures = "0@10 1@10";

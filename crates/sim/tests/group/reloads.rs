@@ -1,8 +1,10 @@
-//! Inputs that a callback loads again with another length than they had, although no rank knows their hashes.
+//! Inputs that a callback loads again: with another length than they had, although no rank knows their hashes, and as
+//! they were, although the sort has copied them in another order.
 
 use std::cell::Cell;
 
 use super::*;
+use ftsort_core::group::SortedBlock;
 
 type Call = fn(&mut SimGroup<'_>, &[i32]) -> Result<()>;
 
@@ -88,5 +90,67 @@ fn a_reloaded_input_of_another_length_is_refused() {
             });
             assert!(!matches!(found, Ok(Ok(_))), "{name} {missing}");
         }
+    }
+}
+
+/// Records of a key and a position in the input. There are enough of them that a sort divides its copy by the key.
+fn records(rank: Rank) -> Vec<[i32; 2]> {
+    keys(rank).into_iter().zip(0..).map(Into::into).collect()
+}
+
+type SortOfRecords = fn(&mut SimGroup<'_>, SortInput<'_>) -> Result<Sorted>;
+
+const SORTS: [(&str, SortOfRecords); 2] = [
+    ("sort", |group, input| group.sort(input)),
+    ("many", |group, input| {
+        Ok(group.sort_many(vec![input])?.remove(0))
+    }),
+];
+
+/// A reloaded input is compared with the hash of the records as the caller passed them, and not with that of their copy.
+#[test]
+fn an_input_is_reloaded_although_its_copy_has_another_order() {
+    for (name, sort) in SORTS {
+        let outcomes = play(3, 1, move |rank, transport, _| {
+            let config = GroupConfig {
+                store: StoreChoice::Memory(0),
+                failures: Plan::parse("1@1")?,
+                ..GroupConfig::default()
+            };
+            let is_called = Rc::new(Cell::new(false));
+            let called = Rc::clone(&is_called);
+            let reload = move |rank: Rank| {
+                called.set(true);
+                Buffer::copy_of(bytemuck::cast_slice(&records(rank)))
+            };
+            let services = Services {
+                reload: Some(Box::new(reload)),
+                ..services(rank)
+            };
+            let mut group = Group::new(transport, config, services)?;
+            let layout = Layout::new(Fields {
+                record_bytes: size_of::<[i32; 2]>(),
+                key: KeyKind::I32 as i32,
+                ..Fields::default()
+            })?;
+            let sorted = sort(
+                &mut group,
+                SortInput {
+                    layout,
+                    stable: false,
+                    records: bytemuck::cast_slice(&records(rank)),
+                },
+            )?;
+            let keys = |block: SortedBlock<'_>| {
+                let records: &[[i32; 2]] = bytemuck::cast_slice(block.records);
+                let keys = records.iter().map(|record| record[0]);
+                (block.offset, keys.collect())
+            };
+            Ok((is_called.get(), sorted.blocks().map(keys).collect()))
+        });
+        let (called, blocks): (Vec<bool>, Vec<Blocks>) = survivors(outcomes).unzip();
+        assert!(called.contains(&true), "{name}");
+        let blocks = blocks.into_iter().map(|blocks| Some(Ok(blocks)));
+        assert_eq!(joined(blocks.collect()), all_keys(3), "{name}");
     }
 }

@@ -356,6 +356,10 @@ fn wrong_arguments_of_queries_are_agreed_on() {
             .quantiles(input(bytes), &[wrong as f64 * 2.0])
             .map(drop)
     };
+    let no_fraction: Call = |group, bytes, wrong| {
+        let fraction = if wrong == 1 { f64::NAN } else { 0.5 };
+        group.quantiles(input(bytes), &[fraction]).map(drop)
+    };
     let other_top: Call = |group, bytes, wrong| group.top(input(bytes), 5 + wrong).map(drop);
     let other_positions: Call =
         |group, bytes, wrong| group.select(input(bytes), &[3 + wrong]).map(drop);
@@ -399,6 +403,7 @@ fn wrong_arguments_of_queries_are_agreed_on() {
             [PeerArgument, Argument],
             "fractions[0] is 2",
         ),
+        (no_fraction, [PeerArgument, Argument], "fractions[0] is NaN"),
         (
             other_top,
             [Argument, Argument],
