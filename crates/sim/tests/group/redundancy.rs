@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
+use super::positions::Query;
 use super::refusals::limited;
 use super::*;
 use ftsort_core::group::{HostBudget, TreeOptions};
@@ -213,8 +214,8 @@ fn blocks_are_recovered_although_there_is_no_memory_for_copies() {
 }
 
 /// Recovers a result after a failure while one action of a rank is refused, and again without refusals. Returns whether the
-/// first recovery succeeds, and the number of records in all blocks afterwards.
-fn recover_with_refusal(refused: Rank, action: u32) -> (bool, usize) {
+/// first recovery succeeds, and the number of bytes in all blocks afterwards.
+fn recover_with_refusal(make: Query, refused: Rank, action: u32) -> (bool, usize) {
     let outcomes = play(3, 1, move |rank, transport, _| {
         let budget = MemoryBudget::new();
         let config = GroupConfig {
@@ -223,16 +224,18 @@ fn recover_with_refusal(refused: Rank, action: u32) -> (bool, usize) {
             ..GroupConfig::default()
         };
         let mut group = Group::new(transport, config, limited(rank, &budget))?;
+        let keys = keys(rank);
         // Sorting records takes memory.
-        let mut sorted = group.sort(SortInput {
+        let input = SortInput {
             layout: Layout::new(Fields {
                 record_bytes: 20,
                 key: KeyKind::I32 as i32,
                 ..Fields::default()
             })?,
             stable: true,
-            records: bytemuck::cast_slice(&keys(rank)),
-        })?;
+            records: bytemuck::cast_slice(&keys),
+        };
+        let mut sorted = make(&mut group, input)?;
         fail_in(&mut group, 10, 1)?;
         if rank == refused {
             let number = budget.actions() + action;
@@ -240,28 +243,30 @@ fn recover_with_refusal(refused: Rank, action: u32) -> (bool, usize) {
         }
         let first = group.recover(&mut sorted);
         group.recover(&mut sorted)?;
-        let records = sorted.blocks().map(|block| block.records.len() / 20);
-        Ok((first.is_ok(), records.sum::<usize>()))
+        let bytes = sorted.blocks().map(|block| block.records.len());
+        Ok((first.is_ok(), bytes.sum::<usize>()))
     });
     let outcomes = outcomes.into_iter().flatten();
-    let (fine, records): (Vec<bool>, Vec<usize>) = outcomes.map(Result::unwrap).unzip();
-    (!fine.contains(&false), records.iter().sum())
+    let (fine, bytes): (Vec<bool>, Vec<usize>) = outcomes.map(Result::unwrap).unzip();
+    (!fine.contains(&false), bytes.iter().sum())
 }
 
-/// Whether a recovery that was refused memory can be repeated, whatever was refused.
-fn is_repeated_after_refusals() -> bool {
+/// Whether a recovery that was refused memory can be repeated, whatever was refused. `record_bytes`: the size of a record of
+/// the result.
+pub fn is_repeated_after_refusals(make: Query, record_bytes: usize) -> bool {
+    let whole = 60 * record_bytes;
     [Rank(0), Rank(2)].into_iter().all(|refused| {
-        let mut outcomes = (1..).map(|action| recover_with_refusal(refused, action));
-        let is_last = |(is_fine, records): &(bool, usize)| *is_fine || *records != 60;
-        outcomes.find(is_last) == Some((true, 60))
+        let mut outcomes = (1..).map(|action| recover_with_refusal(make, refused, action));
+        let is_last = |(is_fine, bytes): &(bool, usize)| *is_fine || *bytes != whole;
+        outcomes.find(is_last) == Some((true, whole))
     })
 }
 
 #[test]
 fn a_recovery_is_repeated_after_a_refusal() {
-    assert!(is_repeated_after_refusals());
-    let is_repeated = with_mutant(Mutant::InputConsumedByRefusal, is_repeated_after_refusals);
-    assert!(!is_repeated);
+    let is_repeated = || is_repeated_after_refusals(|group, input| group.sort(input), 20);
+    assert!(is_repeated());
+    assert!(!with_mutant(Mutant::InputConsumedByRefusal, is_repeated));
 }
 
 #[test]
