@@ -112,6 +112,27 @@ fn the_old_inputs_of_failed_ranks_are_needed_after_a_refused_update() {
     );
 }
 
+/// Ranks 1 and 2 fail before an update, in which a callback loads their new records in place of the lost old ones. No data
+/// are lost then.
+#[test]
+fn an_update_that_succeeds_after_old_inputs_were_lost_names_no_rank() {
+    let outcomes = play(4, 1, |rank, transport, _| {
+        let config = GroupConfig {
+            failures: Plan::parse("1@10 2@10")?,
+            ..with_parity(1, 8)
+        };
+        let mut group = Group::new(transport, config, reloading(rank))?;
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        group.inject(10)?;
+        group.update(&mut input, bytemuck::cast_slice(&keys(rank)))?;
+        assert!(group.members().is_faulty(Rank(1)) && group.members().is_faulty(Rank(2)));
+        let lost: Vec<Rank> = group.lost_ranks().iter().collect();
+        assert_eq!(lost, []);
+        Ok(parts(&group.sort_protected(&mut input, None)?))
+    });
+    assert_eq!(joined(outcomes), all_keys(4));
+}
+
 /// Rank 1 fails before an update, and rank 0 at this step. Returns the number of records of the next sort if the update is
 /// `Status::DataLost`, or None if rank 0 has not failed.
 fn records_after_lost_update(step: u32) -> Option<Option<u64>> {
