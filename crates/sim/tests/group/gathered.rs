@@ -168,3 +168,44 @@ fn inputs_that_are_divided_by_samples_are_sorted_in_spite_of_a_failure() {
         assert!(with_mutant(mutant, is_wrong), "{mutant:?}");
     }
 }
+
+/// The samples have whole keys: the inputs are small enough to be gathered, but not their samples.
+#[test]
+fn inputs_with_samples_too_long_for_all_ranks_are_sorted() {
+    const KEY: usize = 200;
+    const RECORDS: usize = 255;
+    let records = |rank: Rank| {
+        let mut draw = SplitMix::new(u64::from(rank.0));
+        let bytes = (0..RECORDS * KEY).map(move |_| draw.below(256) as u8);
+        bytes.collect::<Vec<u8>>()
+    };
+    // A message can be longer than an input.
+    let outcomes = play_with(8, 1, 1 << 20, move |rank, transport, _| {
+        let services = Services {
+            processors: 8,
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, GroupConfig::default(), services)?;
+        let layout = Layout::new(Fields {
+            record_bytes: KEY,
+            key_bytes: KEY,
+            key: KeyKind::Bytes as i32,
+            ..Fields::default()
+        });
+        let sorted = group.sort(SortInput {
+            layout: layout?,
+            stable: false,
+            records: &records(rank),
+        })?;
+        let blocks = sorted.blocks();
+        Ok(blocks
+            .map(|block| block.records.to_vec())
+            .collect::<Vec<_>>()
+            .concat())
+    });
+    let sorted: Result<Vec<Vec<u8>>> = outcomes.into_iter().flatten().collect();
+    let all: Vec<u8> = Rank::all(8).flat_map(records).collect();
+    let mut expected: Vec<&[u8]> = all.chunks(KEY).collect();
+    expected.sort_unstable();
+    assert!(sorted.expect("survivors succeed").concat() == expected.concat());
+}

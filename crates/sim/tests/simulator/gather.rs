@@ -17,6 +17,8 @@ fn crashes_of_three_ranks_that_gather_inputs() {
         "store=memory:1 repair=shrink",
         "store=memory:1 tagged=1 samplers=1",
         "store=memory:1 recoveries=1 samplers=2",
+        // Both other ranks hold copies of each input.
+        "store=memory:2 recoveries=1 samplers=1",
         "store=none samplers=1",
     ] {
         // There are so few steps that all pairs can be tried.
