@@ -482,6 +482,22 @@ fn the_algorithm_of_later_sorts_is_the_same_on_all_ranks() {
     }
 }
 
+/// With many ranks the algorithm depends on the mean size of the inputs. The input of rank 5 alone is so large that one level
+/// would be faster.
+#[test]
+fn many_ranks_with_inputs_of_different_sizes_choose_the_same_algorithm() {
+    let count = |rank: Rank| if rank == Rank(5) { 1_000_000 } else { 10 };
+    let outcomes = play_group(128, 1, GroupConfig::default(), "", move |rank, group| {
+        let keys: Vec<i32> = (0..count(rank)).rev().collect();
+        let total = group.sort_keys(&keys)?.total();
+        Ok((group.last_run(), total))
+    });
+    for found in survivors(outcomes) {
+        let method = Method::SampleSort(2);
+        assert_eq!(found, (Some(LastRun::Sort(method)), 1_001_270));
+    }
+}
+
 /// Merges numbers that ascend and then descend, in the middle of a rank with more records than are copied undivided.
 fn merged_bitonic_sequence() -> Vec<Option<Result<Blocks>>> {
     let config = GroupConfig {
