@@ -3,8 +3,8 @@
 
 use super::refusals::every_refusal;
 use super::{
-    STORES, every_crash, every_crash_of_long_trial, every_single_crash, every_single_failure,
-    expect_correct, first_outcome, parse, search, steps_after,
+    CommitRecord, STORES, every_crash, every_crash_of_long_trial, every_single_crash,
+    every_single_failure, expect_correct, first_outcome, parse, search, steps_after,
 };
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::Status;
@@ -112,6 +112,24 @@ fn failures_of_four_ranks_from_the_call_to_the_release_of_the_result() {
         "ranks=4 records=6 algorithm=samplesort store=memory:1 recoveries=1 exclusions=1/0@2,2/3@4",
     );
     every_single_crash("ranks=4 algorithm=bitonic_merge store=memory:1 protects=1 recoveries=1");
+}
+
+/// Rank 1 fails after the last round, and the links of rank 3 break at every step of the recovery, in which rank 3 then sees
+/// fewer ranks than it needs.
+#[test]
+fn a_rank_that_is_separated_in_a_recovery_leaves_the_files_of_the_result_to_the_others() {
+    for seed in 1..4 {
+        let line = format!(
+            "ranks=4 seed={seed} records=6 algorithm=samplesort store=directory recoveries=1 quorum=2"
+        );
+        let is_last = |commit: &CommitRecord| commit.round == 2;
+        for failure in steps_after(&line, Rank(1), is_last) {
+            let line = format!("{line} failures=1@{failure}");
+            for step in steps_after(&line, Rank(3), is_last) {
+                expect_correct(&parse(&format!("{line},3@{step}c")));
+            }
+        }
+    }
 }
 
 /// The executor of an excluded rank gets the rank's input before it is loaded.
