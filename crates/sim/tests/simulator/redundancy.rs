@@ -30,6 +30,13 @@ fn crashes_from_the_call_to_the_release_of_the_result() {
     }
 }
 
+/// The executor of a failed rank's node divides that input too, and keeps it for a second failure.
+#[test]
+fn pairs_of_crashes_while_inputs_are_divided() {
+    let line = "ranks=3 records=3 keys=1 algorithm=samplesort store=memory:1 divides=1";
+    assert!(search(line, 2, true, false) > 1_000);
+}
+
 /// Rank 1 fails and its block is restored. Then rank 2 fails and its file is damaged, and rank 3, which alone reads it, fails
 /// at each of its steps.
 #[test]
