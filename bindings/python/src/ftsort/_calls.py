@@ -10,15 +10,14 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from ftsort import _native
 from ftsort._config import RIGHT, WORKED, Callbacks
-from ftsort._errors import (CallbackError, Corruption, DataLost, Error, InternalError, MemoryLimit, MpiError, StateError,
-                             StoreError, error_of)
+from ftsort._errors import (CallbackError, Corruption, DataLost, Error, InternalError, MemoryLimit, MpiError,
+                             StateError, StoreError, error_of)
 from ftsort._layout import Encoder
 
 #: Arrays that MPI may still read after an MpiError or an InternalError; they must not change before the process ends.
 _pinned: List[Any] = []
 
 BUSY = "the group is busy with another call: call it after that call has returned"
-
 
 #: Statuses after which a result may have blocks that were rebuilt.
 _REBUILT = (0, MemoryLimit.status, StoreError.status, CallbackError.status, DataLost.status, Corruption.status)
@@ -199,9 +198,11 @@ class Calls:
 
         The library does not know that a comparator raised an exception, or that a signal handler did so in `reload`,
         on one rank perhaps. So the ranks agree on it afterwards, and all of them either `commit` the outcome, or
-        `discard` it and raise CallbackError. Without `commit` it is a result that was there before the call. Failures that the agreements find are added to the `new_failures` of the
-        next successful call that has them. The library returns the same status on all survivors, so they all have the
-        same number, also if one of them does not receive it because of a signal.
+        `discard` it and raise CallbackError. Without `commit` the outcome is a result that was there before the call.
+
+        Failures that the agreements find are added to the `new_failures` of the next successful call that has them.
+        The library returns the same status on all survivors, so they all have the same number, also if one of them
+        does not receive it because of a signal.
         """
         held: List[bool] = []
         try:

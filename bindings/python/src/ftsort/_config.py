@@ -102,7 +102,8 @@ _hook_lock = threading.Lock()
 
 
 #: Parts of the representations of this package's callbacks. Those in `_REPORTS` decide no outcome of another rank.
-_REPORTS = ("Callbacks._event of <ftsort.", "Callbacks._log of <ftsort.", "<function Result.to_numpy.<locals>.consume at ")
+_REPORTS = ("Callbacks._event of <ftsort.", "Callbacks._log of <ftsort.",
+            "<function Result.to_numpy.<locals>.consume at ")
 _CALLBACKS = (*_REPORTS, "Callbacks._reload_input of <ftsort.", "<function Layout._comparator.<locals>.call at ")
 
 
@@ -123,7 +124,8 @@ def _unraisable(ignored: Any) -> None:
         (callbacks.fail_here if is_report else callbacks.fail)(ignored.exc_value)
 
 
-#: What ranks agree on after a call with callbacks: no callback raised an exception, and none without the library's knowledge.
+#: What ranks agree on after a call with callbacks: that no callback raised an exception, and that the library knows of
+#: those that were raised.
 WORKED, RIGHT = 1, 2
 
 
