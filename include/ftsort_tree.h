@@ -210,7 +210,8 @@ typedef int (*ftsort_consume_fn)(void *user, const void *records, size_t count);
  *         sort; FTSORT_ERR_STATE also if links that `options->detect_ms` found separate a rank;
  *         FTSORT_ERR_DATA_LOST if the result cannot be recovered; FTSORT_ERR_CORRUPT also if blocks that were
  *         rebuilt do not fit the others, because `compare` or `reload` has returned something else since the sort;
- *         FTSORT_ERR_CALLBACK; or another status of "Collective calls"
+ *         FTSORT_ERR_CALLBACK; or another status of "Collective calls". Blocks that were rebuilt stay in the
+ *         result, also if links separate their ranks then
  */
 ftsort_status ftsort_gather_sorted(ftsort *group, const ftsort_tree_options *options, ftsort_result *result,
                                    ftsort_consume_fn consume, void *user);

@@ -41,7 +41,7 @@ pub type ftsort_consume_fn =
 ///         FTSORT_ERR_STATE also if links that `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST if the
 ///         result cannot be recovered; FTSORT_ERR_CORRUPT also if blocks that were rebuilt do not fit the others, because
 ///         `compare` or `reload` has returned something else since the sort; FTSORT_ERR_CALLBACK; or another status of
-///         "Collective calls"
+///         "Collective calls". Blocks that were rebuilt stay in the result, also if links separate their ranks then
 ///
 /// # Safety
 /// The pointers are NULL or valid.
