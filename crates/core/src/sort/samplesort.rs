@@ -366,6 +366,26 @@ mod tests {
         }
     }
 
+    /// The errors of their samples would add up otherwise.
+    #[test]
+    fn nodes_with_the_same_records_draw_different_ones() {
+        let kernel = kernel();
+        let sort = SampleSort {
+            kernel: &*kernel,
+            dimension: 2,
+            levels: 1,
+            divide_first: DivideFirst::From(1),
+        };
+        let subcube = Subcube::of(&Members::new(Rank(0), 4), Node(0), 2);
+        let numbers: Vec<i32> = (0..100_000).collect();
+        let proposal = |node: u32| {
+            let at = RoundContext::new(1, Node(node), &[]);
+            sort.propose(&at, &subcube, &block_of(node, &numbers))
+                .unwrap()
+        };
+        assert_ne!(proposal(0), proposal(1));
+    }
+
     /// If no input waits, equal keys are cut at positions: ranks with the same keys keep them.
     #[test]
     fn equal_keys_of_sorted_inputs_stay() {
