@@ -33,6 +33,11 @@ def refused(call, text="", error=ftsort.ArgumentError):
         call()
 
 
+def no_memory(*_arguments):
+    """Takes the place of a function that allocates."""
+    raise MemoryError("no memory")
+
+
 @pytest.mark.parametrize("wrong, options, text", [
     (np.array([None]), {}, "Python objects"),
     (np.zeros((2, 2)), {}, "2 dimensions"),
@@ -342,14 +347,11 @@ def test_interrupts_of_the_rank_that_receives_a_result_concern_that_rank(monkeyp
 
 
 def test_no_memory_for_a_whole_result_leaves_it_open(monkeypatch):
-    def refuse(*_arguments):
-        raise MemoryError("no memory")
-
     with ftsort.Group(reload=lambda rank: 1 / 0) as group:
         result = group.sort(np.arange(50))
         with monkeypatch.context() as patched:
             if RANK == CULPRIT:
-                patched.setattr("ftsort._result.np.empty", refuse)
+                patched.setattr("ftsort._result.np.empty", no_memory)
             with pytest.raises(ftsort.CallbackError) as raised:
                 result.to_numpy(CULPRIT)
             assert isinstance(raised.value.__cause__, MemoryError) == (RANK == CULPRIT)
@@ -375,13 +377,10 @@ def test_interrupts_while_a_group_is_made_concern_one_rank():
 
 
 def test_no_memory_for_selected_elements_lets_the_peers_return(group, monkeypatch):
-    def refuse(*_arguments):
-        raise MemoryError("no memory")
-
     for call in (lambda: group.select(np.arange(50), [3]), lambda: group.quantiles(np.arange(50), [0.5])):
         with monkeypatch.context() as patched:
             if RANK == CULPRIT:
-                patched.setattr("ftsort._queries.np.empty", refuse)
+                patched.setattr("ftsort._queries.np.empty", no_memory)
             refused(call, "no memory", MemoryError)
         assert len(call()) == 1
 

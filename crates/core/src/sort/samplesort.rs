@@ -307,6 +307,30 @@ mod tests {
     use crate::members::{Members, Rank};
     use proptest::prelude::*;
 
+    /// The cube of four nodes, and a sort on it in one level.
+    fn on_four_nodes(kernel: &dyn Kernel, divide_first: DivideFirst) -> (Subcube, SampleSort<'_>) {
+        let sort = SampleSort {
+            kernel,
+            dimension: 2,
+            levels: 1,
+            divide_first,
+        };
+        (Subcube::of(&Members::new(Rank(0), 4), Node(0), 2), sort)
+    }
+
+    /// What a node with this block proposes.
+    fn proposal(
+        sort: &SampleSort<'_>,
+        subcube: &Subcube,
+        node: Node,
+        block: &Block,
+    ) -> (Node, Slice) {
+        let proposal = sort
+            .propose(&RoundContext::new(1, node, &[]), subcube, block)
+            .unwrap();
+        (node, Slice::copy_of(&proposal).unwrap())
+    }
+
     /// The origins, starts and sorted keys of the pieces of an input.
     fn pieces(split: Split) -> Vec<Vec<(Rank, u64, Vec<i32>)>> {
         let parts = [split.keep].into_iter().chain(split.give);
@@ -332,15 +356,12 @@ mod tests {
             let inputs: Vec<Vec<i32>> =
                 inputs.into_iter().map(|input| input.into_iter().map(|key| key % keys).collect()).collect();
             let kernel = kernel();
-            let sort = SampleSort { kernel: &*kernel, dimension: 2, levels: 1, divide_first: DivideFirst::From(1) };
-            let subcube = Subcube::of(&Members::new(Rank(0), 4), Node(0), 2);
+            let (subcube, sort) = on_four_nodes(&*kernel, DivideFirst::From(1));
             let input = |node: usize| block_of(node as u32, &inputs[node]);
             let mut proposals = Vec::new();
             for node in 0..4 {
-                let at = RoundContext::new(1, Node(node as u32), &[]);
                 let block = if node % 2 == 0 { input(node) } else { sort.prepare(input(node)).unwrap() };
-                let proposal = sort.propose(&at, &subcube, &block).unwrap();
-                proposals.push((at.node, Slice::copy_of(&proposal).unwrap()));
+                proposals.push(proposal(&sort, &subcube, Node(node as u32), &block));
             }
             let at = RoundContext::new(1, Node(0), &[]);
             let decision = sort.decide(&at, &subcube, &proposals).unwrap();
@@ -370,47 +391,28 @@ mod tests {
     #[test]
     fn nodes_with_the_same_records_draw_different_ones() {
         let kernel = kernel();
-        let sort = SampleSort {
-            kernel: &*kernel,
-            dimension: 2,
-            levels: 1,
-            divide_first: DivideFirst::From(1),
-        };
-        let subcube = Subcube::of(&Members::new(Rank(0), 4), Node(0), 2);
-        let numbers: Vec<i32> = (0..100_000).collect();
-        let proposal = |node: u32| {
-            let at = RoundContext::new(1, Node(node), &[]);
-            sort.propose(&at, &subcube, &block_of(node, &numbers))
-                .unwrap()
-        };
-        assert_ne!(proposal(0), proposal(1));
+        let (subcube, sort) = on_four_nodes(&*kernel, DivideFirst::From(1));
+        let block = block_of(0, &(0..100_000).collect::<Vec<i32>>());
+        let [one, other] = [0, 1].map(|node| proposal(&sort, &subcube, Node(node), &block).1);
+        assert_ne!(*one, *other);
     }
 
     /// If no input waits, equal keys are cut at positions: ranks with the same keys keep them.
     #[test]
     fn equal_keys_of_sorted_inputs_stay() {
         let kernel = kernel();
-        let subcube = Subcube::of(&Members::new(Rank(0), 4), Node(0), 2);
         for (divide_first, stay) in [
             (DivideFirst::From(usize::MAX), true),
             (DivideFirst::From(1), false),
         ] {
-            let sort = SampleSort {
-                kernel: &*kernel,
-                dimension: 2,
-                levels: 1,
-                divide_first,
-            };
+            let (subcube, sort) = on_four_nodes(&*kernel, divide_first);
             let input = |node: Node| match block_of(node.0, &[7; 4000]) {
                 block if sort.waits(&block) => block,
                 block => sort.prepare(block).unwrap(),
             };
-            let proposals = (0..4).map(Node).map(|node| {
-                let proposal = sort
-                    .propose(&RoundContext::new(1, node, &[]), &subcube, &input(node))
-                    .unwrap();
-                (node, Slice::copy_of(&proposal).unwrap())
-            });
+            let proposals = (0..4)
+                .map(Node)
+                .map(|node| proposal(&sort, &subcube, node, &input(node)));
             let proposals: Vec<(Node, Slice)> = proposals.collect();
             let decision = sort
                 .decide(&RoundContext::new(1, Node(0), &[]), &subcube, &proposals)
@@ -419,12 +421,8 @@ mod tests {
                 let split = sort
                     .split(&RoundContext::new(1, node, &decision), &input(node))
                     .unwrap();
-                assert_eq!(
-                    split.keep.bytes() / 4 > 3900,
-                    stay,
-                    "{}",
-                    split.keep.bytes()
-                );
+                let kept = split.keep.bytes() / 4;
+                assert_eq!(kept > 3900, stay, "{kept}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Sorts of many arrays in one job, and the results of the arrays.
 
 use super::redundancy::{fail_in, whole};
+use super::releases::check_lost_without_redundancy;
 use super::*;
 
 const ARRAYS: usize = 9;
@@ -197,25 +198,7 @@ fn joined_last(outcomes: Vec<Option<Result<Vec<Blocks>>>>) -> Vec<Vec<i32>> {
 
 #[test]
 fn arrays_without_redundancy_are_lost_with_their_rank() {
-    for (store, release_after_run) in [(0, false), (1, true)] {
-        let config = GroupConfig {
-            store: StoreChoice::Memory(store),
-            release_after_run,
-            ..GroupConfig::default()
-        };
-        let outcomes = play_group(3, 5, config, "1@10", |rank, group| {
-            let mut results = sort_arrays(group, &all_arrays(rank))?;
-            fail_in(group, 10, 1)?;
-            for result in &mut results {
-                let error = refusal(group.recover(result))?;
-                assert_eq!(error.status, Status::DataLost);
-                assert!(group.lost_ranks().iter().eq([Rank(1)]));
-            }
-            Ok(())
-        });
-        let fine = Some(Status::Ok);
-        assert_eq!(statuses(&outcomes), [fine, None, fine], "{store}");
-    }
+    check_lost_without_redundancy(|rank, group| sort_arrays(group, &all_arrays(rank)));
 }
 
 #[test]

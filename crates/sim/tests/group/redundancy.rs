@@ -269,27 +269,6 @@ fn a_recovery_is_repeated_after_a_refusal() {
     assert!(!with_mutant(Mutant::InputConsumedByRefusal, is_repeated));
 }
 
-#[test]
-fn a_result_without_redundancy_is_lost_with_its_rank() {
-    for (store, release_after_run) in [(0, false), (1, true)] {
-        let config = GroupConfig {
-            store: StoreChoice::Memory(store),
-            release_after_run,
-            ..GroupConfig::default()
-        };
-        let outcomes = play_group(3, 5, config, "1@10", |rank, group| {
-            let mut sorted = group.sort_keys(&keys(rank))?;
-            group.recover(&mut sorted)?;
-            fail_in(group, 10, 1)?;
-            let error = refusal(group.recover(&mut sorted))?;
-            assert_eq!(group.lost_ranks().iter().collect::<Vec<_>>(), [Rank(1)]);
-            Err::<(), _>(error)
-        });
-        let lost = Some(Status::DataLost);
-        assert_eq!(statuses(&outcomes), [lost, None, lost]);
-    }
-}
-
 /// Positions are made of the blocks of a sort, which are released where there is no redundancy.
 #[test]
 fn positions_without_redundancy_stay_if_no_rank_has_failed() {

@@ -1,6 +1,7 @@
-//! Results that some ranks have released before others have learned that all may do so.
+//! Results that some ranks have released before others have learned that all may do so, and results without redundancy.
 
 use super::named::World;
+use super::redundancy::fail_in;
 use super::*;
 
 /// One rank fails at every step of the documented loop that writes a result, also after it has released the result. Returns
@@ -121,4 +122,35 @@ fn a_result_that_is_released_after_its_group_leaves_no_files() {
     });
     assert_eq!(survivors(outcomes.unwrap()).collect::<Vec<_>>(), [true; 3]);
     assert_eq!(blocks(&world), 0);
+}
+
+/// Checks that results of groups without redundancy are lost with rank 1.
+pub fn check_lost_without_redundancy(make: fn(Rank, &mut SimGroup<'_>) -> Result<Vec<Sorted>>) {
+    for (store, release_after_run) in [(0, false), (1, true)] {
+        let config = GroupConfig {
+            store: StoreChoice::Memory(store),
+            release_after_run,
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(3, 5, config, "1@10", move |rank, group| {
+            let mut results = make(rank, group)?;
+            results
+                .iter_mut()
+                .try_for_each(|result| group.recover(result))?;
+            fail_in(group, 10, 1)?;
+            for result in &mut results {
+                let error = refusal(group.recover(result))?;
+                assert_eq!(error.status, Status::DataLost);
+                assert!(group.lost_ranks().iter().eq([Rank(1)]));
+            }
+            Ok(())
+        });
+        let checked = Some(Status::Ok);
+        assert_eq!(statuses(&outcomes), [checked, None, checked], "{store}");
+    }
+}
+
+#[test]
+fn a_result_without_redundancy_is_lost_with_its_rank() {
+    check_lost_without_redundancy(|rank, group| Ok(vec![group.sort_keys(&keys(rank))?]));
 }

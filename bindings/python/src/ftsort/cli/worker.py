@@ -417,7 +417,7 @@ def main() -> None:
     try:
         worker = Worker(job, MPI.COMM_WORLD)
     except files.FileError as error:  # Files on this host, or a package, are not those of the command.
-        report("error", kind="file", message=str(error), is_own=True)
+        report("error", kind="file", message=str(error))
         os._exit(1)
     except ftsort.Error as error:
         kind = "ulfm" if isinstance(error, (ftsort.NoUlfm, ftsort.LibraryError)) else "library"
