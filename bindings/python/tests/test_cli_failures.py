@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from jobs import NOT_STARTED
 from test_cli import LIMIT, bad, command, folder, stars  # noqa: F401
 
 
@@ -39,7 +40,7 @@ def test_sorts_although_all_ranks_but_one_are_killed(folder, seed):  # noqa: F81
                     "--chaos-seed", seed)
     # Equal keys keep the order of the file, because the survivors divide the whole file again.
     assert np.array_equal(np.load("out.npy"), rows[np.argsort(rows["magnitude"], kind="stable")])
-    assert summary["killed"]
+    assert summary["killed"], summary
 
 
 @pytest.mark.parametrize("name", ["argsort", "unique", "top", "quantiles"])
@@ -202,20 +203,32 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(small_disk):
     assert os.listdir(small_disk) == ["other"]
 
 
-def test_starts_again_if_mpirun_fails(folder, monkeypatch):  # noqa: F811
+def fail_once(folder, monkeypatch, text):  # noqa: F811
+    """Lets the first start of mpirun fail with a text, and create the file `tried`."""
     from ftsort import mpirun
-    np.save("in.npy", np.arange(1000)[::-1])
     script = folder / "mpirun"
     script.write_text(f'#!/bin/sh\nif [ -e tried ]; then exec "{mpirun.find_mpirun()}" "$@"; fi\n'
-                      'touch tried\necho "some failure of MPI" >&2\nexit 1\n')
+                      f'touch tried\necho "{text}" >&2\nexit 1\n')
     script.chmod(0o755)
     monkeypatch.setenv("MPIRUN", str(script))
+
+
+def test_starts_again_if_mpirun_fails(folder, monkeypatch):  # noqa: F811
+    np.save("in.npy", np.arange(1000)[::-1])
+    fail_once(folder, monkeypatch, "some failure of MPI")
     status, output, errors = command("sort", "in.npy", "-o", "out.npy", "-n", "2")
     assert status == 0 and "attempt 2: some failure of MPI: starting again from the file" in errors
     assert np.load("out.npy")[0] == 0
     os.unlink("tried")
     bad(1, "some failure of MPI", "sort", "in.npy", "-o", "out2.npy", "-n", "2", "--attempts", "1")
     assert not os.path.exists("out2.npy")
+
+
+def test_ranks_are_killed_although_an_earlier_mpirun_could_not_start(folder, monkeypatch):  # noqa: F811
+    np.save("in.npy", np.random.default_rng(1).normal(size=100_000))
+    fail_once(folder, monkeypatch, NOT_STARTED)
+    summary = chaos("sort", "in.npy", "-o", "out.npy", "-n", "4", "--chaos", "all-but-one", "--chaos-seed", "4")
+    assert os.path.exists("tried") and summary["killed"], summary
 
 
 def test_the_progress_of_a_terminal_is_one_line(folder):  # noqa: F811

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import secrets
+import socket
 import subprocess
 import types
 
@@ -175,6 +176,27 @@ def test_the_reason_of_an_error_is_that_of_the_rank_that_knows_it():
         for number in first:
             runner._take(attempt, json.dumps(reports[number]))
         assert attempt.error == ("file", "a file is gone")
+
+
+def test_ranks_are_killed_although_the_report_of_one_start_was_lost(monkeypatch):
+    events, pids = [], []
+    monkeypatch.setattr(launch, "kill_rank", lambda pid: not pids.append(pid))
+    runner = run.Runner.__new__(run.Runner)
+    runner.ranks, runner.killed, runner.chaos = 4, [], run.Chaos(3, 4, 4, 0)
+    runner.display = types.SimpleNamespace(state=types.SimpleNamespace(phase="start"),
+                                           event=lambda kind, **fields: events.append((kind, fields)))
+    victims = [rank for _, _, rank in runner.chaos.moments]
+    attempt = run.Attempt()
+    for rank in range(4):
+        runner._kill(attempt)
+        if rank != victims[0]:
+            runner._take(attempt, json.dumps(dict(event="ready", rank=rank, pid=100 + rank, host=socket.gethostname())))
+    runner._take(attempt, json.dumps(dict(event="phase", phase="read")))
+    runner.display.state.phase = "check"
+    runner._kill(attempt)
+    assert sorted(pids) == sorted(100 + rank for rank in victims[1:]) and runner.killed == victims[1:]
+    assert [fields["message"] for kind, fields in events if kind == "note"] == [
+        f"--chaos cannot kill rank {victims[0]}: the report of its start was lost"]
 
 
 def test_hundreds_of_quantiles(folder):  # noqa: F811

@@ -176,8 +176,13 @@ class Chaos:
         for rank in numbers.sample(range(ranks), victims):
             phase = numbers.choices(names, [phases[name][0] for name in names])[0]
             self.moments.append((phase, numbers.random() * (0.01 + size / ranks / phases[phase][1]), rank))
+        self.planned = list(self.moments)
         self.began: Dict[str, float] = {}
         self.order = [*names, "check", "convert"]
+
+    def restart(self) -> None:
+        """Plans the same kills for another attempt, after one in which no rank was killed."""
+        self.moments, self.began = list(self.planned), {}
 
     def due(self, phase: str, now: float) -> List[int]:
         """Returns the ranks to kill now. A kill that was planned for an earlier phase is due at once."""
@@ -267,7 +272,10 @@ class Runner:
             continued = (output.settings() or {}).get("resume")
             how = "continuing with the last batch" if continued else "starting again from the file"
             self.display.event("retry", attempt=self.attempt, reason=f"{reason_line(reason)}: {how}")
-            self.chaos = None
+            if self.killed:
+                self.chaos = None
+            elif self.chaos is not None:
+                self.chaos.restart()
 
     def _once(self, output: Output) -> Tuple[Attempt, str]:
         self.job["path"], self.job["external"] = output.part, output.settings()
@@ -353,12 +361,14 @@ class Runner:
             self.display.event("failure", rank=rank, alive=self.ranks - len(attempt.failed))
 
     def _kill(self, attempt: Attempt) -> None:
-        # A rank that fails while MPI starts can end the job, so no rank is killed before all are ready.
-        if self.chaos is None or len(attempt.ready) < self.ranks:
+        # A rank that fails while MPI starts can end the job, so no rank is killed before all have started.
+        if self.chaos is None or not (attempt.has_begun or len(attempt.ready) == self.ranks):
             return
         for rank in self.chaos.due(self.display.state.phase, time.monotonic()):
-            pid, host = attempt.ready[rank]
-            if host != socket.gethostname():
+            pid, host = attempt.ready.get(rank, (0, ""))
+            if not pid:
+                self.display.event("note", message=f"--chaos cannot kill rank {rank}: the report of its start was lost")
+            elif host != socket.gethostname():
                 self.display.event("note", message=f"--chaos cannot kill rank {rank} on {host}: only ranks of "
                                    f"{socket.gethostname()} are killed")
             elif attempt.done is None and launch.kill_rank(pid):
