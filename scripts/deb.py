@@ -14,6 +14,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import abi
 import other_mpis
@@ -104,16 +105,13 @@ def package(name, files, tree, depends):
 
 
 def dependencies(library):
-    """Returns the packages that the shared library needs."""
-    owners = []
-    for line in run("ldd", library).splitlines():
-        path = line.split("=>")[-1].split("(")[0].strip()
-        needed = run("readelf", "-d", library)
-        if path.startswith("/") and f"[{pathlib.Path(line.split()[0]).name}]" in needed:
-            paths = [path, os.path.realpath(path), f"/usr{path}"]
-            found = subprocess.run(["dpkg", "-S", *paths], text=True, capture_output=True)
-            owners += [found.stdout.split(":")[0]] if found.stdout else []
-    return ", ".join(sorted(set(owners)))
+    """Returns the packages that the shared library needs, with the lowest versions that have its symbols."""
+    with tempfile.TemporaryDirectory() as folder:
+        control = pathlib.Path(folder, "debian", "control")
+        control.parent.mkdir()
+        control.write_text("Source: ftsort\n\nPackage: ftsort\nArchitecture: any\n")
+        found = run("dpkg-shlibdeps", "-O", f"-e{library}", cwd=folder)
+    return found.strip().removeprefix("shlibs:Depends=")
 
 
 def check(packages, mpicc):
@@ -125,6 +123,9 @@ def check(packages, mpicc):
         print(f"  lintian: no errors, {done.stdout.count('W: ')} warnings")
     else:
         print("  lintian is not installed: the packages were not checked by it")
+    depends = run("dpkg-deb", "-f", packages[0], "Depends")
+    if "libc6 (>= " not in depends:
+        sys.exit(f"{packages[0].name} does not state the version of libc6 that it needs: {depends}")
     root = DEB / "root"
     shutil.rmtree(root, ignore_errors=True)
     for path in packages:

@@ -343,6 +343,26 @@ def test_info_prints_the_type_and_versions(folder):
     assert "ftsort" in good("--version")
 
 
+def test_prints_texts_that_the_terminal_cannot_show(folder, monkeypatch):
+    np.save("in.npy", np.array(["\u00fc", "b"]))
+    os.rename("in.npy", b"caf\xe9.npy")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert r"\xfc" in good("top", b"caf\xe9.npy".decode(errors="surrogateescape"), "-n", "2")
+    assert r"caf\udce9.npy" in good("info", b"caf\xe9.npy".decode(errors="surrogateescape"))
+
+
+def test_ranks_import_no_module_of_the_working_directory(folder):
+    np.save("in.npy", np.arange(100)[::-1])
+    (folder / "queue.py").write_text('raise SystemExit("imported")\n')
+    # As the installed program does, which has no empty entry in its path.
+    code = "import sys; sys.path = [*filter(None, sys.path)]; from ftsort import cli; sys.exit(cli.main())"
+    for arguments in (["sort", "in.npy", "-o", "out.npy", "-n", "2"], ["--version"]):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=LIMIT,
+                              stdin=subprocess.DEVNULL)
+        assert done.returncode == 0 and "not usable" not in done.stdout, done.stdout + done.stderr
+    assert np.array_equal(np.load("out.npy"), np.arange(100))
+
+
 def test_json_has_an_object_in_each_line(folder):
     np.save("in.npy", np.random.default_rng(4).normal(size=3000))
     events = [json.loads(line) for line in good("sort", "in.npy", "-o", "out.npy", "-n", RANKS, "--json").splitlines()]
@@ -372,6 +392,13 @@ def test_wrong_usage_is_status_2(folder):
     bad(2, "--store-directory", "sort", "in.npy", "-o", "o.npy", "--store", "directory")
     bad(2, "has to survive", "sort", "in.npy", "-o", "o.npy", "--chaos", "4", "-n", "4")
     bad(2, "is below 1", "sort", "in.npy", "-o", "o.npy", "-n", "0")
+    for line in (["sort", "in.npy", "-o", ""], ["top", "in.npy", "-o", ""], ["verify", "in.npy", ""],
+                 ["verify", "in.npy", "--key", "id", ""], ["sort", "in.npy", "-o", "o.npy", "--scratch", ""]):
+        bad(2, "the path is empty", *line)
+    for limit in ("0", "-1", "nan", "inf"):
+        bad(2, "is not a number of seconds above 0", "sort", "in.npy", "-o", "o.npy", f"--time-limit={limit}")
+    bad(2, "is not a size", "sort", "in.npy", "-o", "o.npy", "--memory", "9" * 310)
+    bad(2, "is not half, one, all-but-one or a number", "sort", "in.npy", "-o", "o.npy", "--chaos", "\u00b2")
     assert sorted(os.listdir(folder)) == ["in.npy", "plain.npy", "wide.npy"]
     good("sort", "wide.npy", "-o", "o.npy", "-n", "2", *[f"--key=f{number}" for number in range(64)])
 

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+from ftsort.cli import external
 from test_cli import LIMIT, bad, command, folder, good, stars  # noqa: F401
 from test_cli_failures import chaos, children_of, is_running, small_disk, start, wait_for  # noqa: F401
 
@@ -123,8 +124,8 @@ def test_an_interrupted_sort_names_the_remedy(folder):  # noqa: F811
     _, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == 128 + signal.SIGTERM and "with --resume continues" in errors, errors
     # Another order is another sort, which a command without --resume puts in its place.
-    bad(1, "is the state of another sort, with another key", "sort", "in.npy", "-o", "out.npy", "--descending", *SMALL,
-        "--resume")
+    status, _, errors = command("sort", "in.npy", "-o", "out.npy", "--descending", *SMALL, "--resume")
+    assert status == 1 and "is the state of another sort, with another key" in errors and "continues" not in errors, errors
     good("sort", "in.npy", "-o", "out.npy", "--descending", *SMALL)
     assert np.array_equal(np.load("out.npy"), np.sort(np.load("in.npy"))[::-1])
     assert sorted(os.listdir(folder)) == ["in.npy", "out.npy"]
@@ -139,6 +140,24 @@ def test_a_file_that_changes_after_its_sort_is_not_continued(folder):  # noqa: F
     done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
     assert done.returncode == 1 and "in.npy changed while it was read" in done.stderr, done.stderr
     assert "continues" not in done.stderr and os.listdir(folder) == ["in.npy"]
+
+
+def test_cached_files_are_no_memory_in_use(tmp_path):
+    def group(folder, limit, **figures):
+        folder.mkdir(parents=True, exist_ok=True)
+        name, most = limit
+        (folder / name).write_text(f"{most}\n")
+        (folder / "memory.stat").write_text("".join(f"{entry} {value}\n" for entry, value in figures.items()))
+
+    group(tmp_path / "job", ("memory.max", 1000), anon=200, file=700, shmem=50)
+    group(tmp_path / "job" / "step", ("memory.max", "max"), anon=1)
+    group(tmp_path / "full", ("memory.max", 100), anon=200)
+    old = "memory.limit_in_bytes"
+    group(tmp_path / "memory", (old, 2**63 - 4096), total_rss=1, total_shmem=0)
+    group(tmp_path / "memory" / "job", (old, 900), total_rss=100, cache=500)
+    for groups, rooms in (("0::/job/step\n", [750]), ("0::/\n", []), ("0::/full\n", [0]), ("0::/absent\n", []),
+                          ("9:cpu,memory:/job\n1:cpu:/full\n", [800]), ("2:memory:/\n", [])):
+        assert external.memory_in_groups(groups, str(tmp_path)) == rooms, groups
 
 
 def test_wrong_options(folder):  # noqa: F811

@@ -104,7 +104,7 @@ def test_the_last_argument_of_the_ranks_belongs_to_one_job(tmp_path, monkeypatch
         with pytest.raises(run.Failed):
             runner, output = plan(tmp_path / "a.npy")
             runner._once(output)
-    assert lines[0][-2] == "ftsort.cli.worker" and len({line[-1] for line in lines}) == 2
+    assert "ftsort.cli.worker" in lines[0][-2] and len({line[-1] for line in lines}) == 2
 
 
 @pytest.mark.parametrize("place", ["mpirun", "ranks"])

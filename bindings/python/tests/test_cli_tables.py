@@ -94,6 +94,13 @@ def test_csv_names_with_line_ends_are_refused(tmp_path):
         files.open_source(write(tmp_path / "a.csv", '"a\nb"\n1\n2\n'))
 
 
+def test_a_text_can_begin_with_a_byte_order_mark(tmp_path):
+    text = "\ufeffa".encode()
+    path = write(tmp_path / "a.csv", b"\xef\xbb\xbfs,n\n" + text + b",1\nb,2\n")
+    source = files.open_source(path)
+    assert source.dtype.names == ("s", "n") and whole(source)["s"].tolist() == [text, b"b"]
+
+
 def test_the_check_of_a_csv_output_refuses_line_ends(tmp_path):
     from ftsort.cli import tables
     path = write(tmp_path / "a.csv", 's\n"a"\n"b\nc"\n')

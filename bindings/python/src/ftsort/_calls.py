@@ -47,6 +47,8 @@ class Calls:
         self._begun = 0
         #: Held while the library reads from the group. A signal handler can interrupt a question and ask another one.
         self._questions = threading.RLock()
+        #: The number of questions that are open, one within another.
+        self._open_questions = 0
         #: Failures that agreements after callbacks have found, and no call has counted.
         self._uncounted = 0
 
@@ -63,7 +65,7 @@ class Calls:
         in which every rank has failed. A question does not hold the lock of the calls, because a collective call that
         begins meanwhile would be refused on this rank alone.
         """
-        with self._questions:
+        with self._question():
             begun, pointer = self._begun, self._pointer()
             if self._lock.locked():
                 raise StateError(BUSY)
@@ -71,16 +73,26 @@ class Calls:
             if self._lock.locked() or self._begun != begun:
                 raise StateError(BUSY)
 
+    @contextlib.contextmanager
+    def _question(self) -> Iterator[None]:
+        """Keeps the group from being freed, also by a signal handler of this thread."""
+        with self._questions:
+            self._open_questions += 1
+            try:
+                yield
+            finally:
+                self._open_questions -= 1
+
     def _check_local(self, status: int) -> None:
         if status != 0:
             raise error_of(status, self._library.status_text(status).decode(errors="replace"))
 
     def _last_error(self, pointer: Optional[int]) -> str:
-        with self._questions:
+        with self._question():
             return str(self._library.last_error(pointer).decode(errors="replace"))
 
     def _lost_ranks(self, pointer: int) -> List[int]:
-        with self._questions:
+        with self._question():
             ranks = (c_int32 * self._library.lost_ranks(pointer, None, 0))()
             count = self._library.lost_ranks(pointer, ranks, len(ranks))
             return list(ranks[:count])

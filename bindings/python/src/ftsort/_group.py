@@ -128,7 +128,8 @@ class Group(NotCopied, Queries, ExternalSorts):
                  min_survivors: Optional[int] = None, spares: Optional[int] = None, release_after_run: bool = False,
                  group_access: bool = False, trace: Any = None, faults: Optional[str] = None,
                  accept_no_ulfm: Optional[bool] = None, keep_comm: bool = False) -> None:
-        options = {name: value for name, value in locals().items() if name not in ("self", "comm")}
+        given = dict(locals())  # A trace function changes locals() itself while a loop runs over it.
+        options = {name: value for name, value in given.items() if name not in ("self", "comm")}
         from mpi4py import MPI
 
         if not MPI.Is_initialized() or MPI.Is_finalized():
@@ -487,12 +488,15 @@ class Group(NotCopied, Queries, ExternalSorts):
         Raises
         ------
         StateError
-            A call uses the group, which stays open. A callback of the group cannot close it.
+            A call uses the group, which stays open. A callback of the group cannot close it, nor can a signal handler
+            that interrupts a call.
         """
         if not self._lock.acquire(False):
             raise StateError(BUSY)  # The library would keep the group for the rest of the process.
         try:
             with self._questions:
+                if self._open_questions:  # This is a signal handler, and the question goes on after it.
+                    raise StateError(BUSY)
                 self._handle = None  # Local questions of other threads have been answered, and no new one begins.
             self._close()
         finally:

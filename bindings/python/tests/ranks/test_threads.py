@@ -55,6 +55,30 @@ def test_a_group_that_a_call_uses_cannot_be_closed(monkeypatch, place):
     assert freed == [pointer] and "closed" in repr(group)
 
 
+@pytest.mark.parametrize("question", [lambda group: group.failed, lambda group: group.executor(0), repr])
+def test_a_signal_handler_in_a_local_question_cannot_close_the_group(monkeypatch, question):
+    refusals, freed = [], []
+    group = ftsort.Group()
+
+    def interrupted(function):
+        def call(*arguments):
+            with pytest.raises(ftsort.StateError, match="busy"):
+                group.close()
+            refusals.append(function)
+            return function(*arguments)
+        return call
+
+    library = group._library
+    with monkeypatch.context() as patch:
+        patch.setattr(library, "free", lambda _pointer: freed.append(1))
+        for name in ("is_failed", "executor"):
+            patch.setattr(library, name, interrupted(getattr(library, name)))
+        question(group)
+    assert refusals and not freed
+    assert group.sort(np.arange(50)).total == 50 * SIZE
+    group.close()
+
+
 @pytest.mark.parametrize("ends", [True, False], ids=["a whole call", "the begin of a call"])
 def test_a_call_during_a_local_question(monkeypatch, ends):
     """The library answers for no group while a call runs, and a question takes a call of it for each rank."""

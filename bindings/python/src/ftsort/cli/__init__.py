@@ -7,6 +7,8 @@ MPI; 128 + S ended by signal S. docs/command.md has the reference.
 from __future__ import annotations
 
 import argparse
+import io
+import math
 import os
 import re
 import secrets
@@ -71,9 +73,22 @@ def _fraction(text: str) -> float:
     return value
 
 
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return value
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return text
+
+
 def _size(text: str) -> int:
     """Returns the bytes of a size such as `512M` or `4G`; the units are powers of 1024."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:I?B)?", text.strip().upper())
+    found = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)([KMGT]?)(?:I?B)?", text.strip().upper(), re.ASCII)
     size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
     if size < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a size: use for example 512M or 4G")
@@ -81,7 +96,7 @@ def _size(text: str) -> int:
 
 
 def _victims(text: str) -> str:
-    if text not in ("half", "all-but-one", "one") and not text.isdigit():
+    if text not in ("half", "all-but-one", "one") and not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is not half, one, all-but-one or a number")
     return text
 
@@ -104,7 +119,7 @@ def _add_keys(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_output(parser: argparse.ArgumentParser, required: bool) -> None:
-    parser.add_argument("-o", "--output", required=required, help="the file to write; it appears when it is complete")
+    parser.add_argument("-o", "--output", type=_path, required=required, help="the file to write; it appears when it is complete")
     parser.add_argument("--output-format", choices=("npy", "raw", "csv", "parquet"),
                         help="the format of the output (default: by its extension, else that of the input)")
 
@@ -115,7 +130,7 @@ def _add_external(parser: argparse.ArgumentParser) -> None:
                        "into memory")
     group.add_argument("--memory", type=_size, metavar="SIZE", help="the memory of all ranks together, as 512M or "
                        "4G (default: the available memory); a file that needs more is sorted by runs")
-    group.add_argument("--scratch", action="append", default=[], metavar="DIR", help="a directory for runs, which may "
+    group.add_argument("--scratch", type=_path, action="append", default=[], metavar="DIR", help="a directory for runs, which may "
                        "be local to each host; may be repeated (default: the directory of the output)")
     group.add_argument("--resume", action="store_true", help="continue a sort by runs that ended before it was "
                        "complete, or begin one")
@@ -141,7 +156,7 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
         "bitonic"))
     group.add_argument("--attempts", type=_positive, default=3,
                        help="starts of mpirun if MPI itself fails (default: 3)")
-    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="end the job after this time")
+    group.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="end the job after this time")
     group.add_argument("--mpirun-option", action="append", default=[], metavar="OPTION",
                        help="a further option of mpirun, as in --mpirun-option=--verbose")
     group = parser.add_argument_group("demonstration")
@@ -183,7 +198,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_keys(command)
     _add_job(command)
     command = add("verify", "check the order of a file, and that two files hold the same rows")
-    command.add_argument("other", nargs="?", help="a file that should hold the same rows, in any order")
+    command.add_argument("other", nargs="?", type=_path, help="a file that should hold the same rows, in any order")
     _add_keys(command)
     _add_display(command)
     command = add("info", "print the format, the rows and the type of a file")
@@ -195,14 +210,13 @@ def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argpars
     """Parses the arguments. Positional ones may be behind options, where argparse does not expect optional ones."""
     options, rest = parser.parse_known_args(arguments)
     if not any(word.startswith("-") for word in rest):
-        if options.command == "verify" and options.other is None and rest:
-            options.other = rest.pop(0)
-        elif options.command == "quantiles":
-            try:
-                options.fractions = [*(options.fractions or []), *map(_fraction, rest)]
-            except (ValueError, argparse.ArgumentTypeError) as error:
-                parser.error(f"argument fractions: {error}")
-            rest = []
+        try:
+            if options.command == "verify" and options.other is None and rest:
+                options.other = _path(rest.pop(0))
+            elif options.command == "quantiles":
+                options.fractions, rest = [*(options.fractions or []), *map(_fraction, rest)], []
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            parser.error(f"argument {'other' if options.command == 'verify' else 'fractions'}: {error}")
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if options.command is None and not options.version:
@@ -214,6 +228,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs the command, and returns its exit status."""
     global _is_committing
     words = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # Names of files and texts of rows can have any character.
     try:
         options = _parse(make_parser(), words)
     except WrongArguments as error:
@@ -347,7 +363,7 @@ def _job(options: argparse.Namespace, display: Any) -> int:
         output.discard()  # The input changed after it was sorted, so no later command can continue this sort.
         raise
     finally:
-        if output.has_state():
+        if output.has_new_state():
             display.event("note", message=f"the same command with --resume continues this sort of {path}")
         output.remove()
     tools.finish(options, source, runner, done, rows, display)

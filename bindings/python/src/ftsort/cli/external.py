@@ -21,6 +21,8 @@ from .progress import Display, amount
 IN_MEMORY = 3.2
 #: The phases in which --chaos kills ranks, as in `run.CHAOS`.
 CHAOS = {"runs": (0.4, 1e8), "merge": (0.6, 1e8)}
+#: In place of no limit, version 1 of the control groups writes a larger number than this, and version 2 a word.
+NO_GROUP_LIMIT = 1 << 60
 POLL = 0.1  # seconds between two reports of progress
 
 
@@ -34,28 +36,48 @@ def available_memory() -> Optional[int]:
         with open("/proc/meminfo", encoding="ascii") as file:
             found += [1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable:")]
         with open("/proc/self/cgroup", encoding="utf-8") as file:
-            groups = [line.rstrip("\n").split(":", 2)[2] for line in file if line.startswith("0::")]
+            found += memory_in_groups(file.read())
     except (OSError, ValueError):
-        groups = []
-    for group in groups:
-        while True:
-            found += _left_in_group(f"/sys/fs/cgroup{group}")
-            if group in ("", "/"):
-                break
-            group = os.path.dirname(group)
+        pass
     return min(found) * launch.host_count() if found else None
 
 
-def _left_in_group(path: str) -> List[int]:
-    """Returns the bytes that are left of the limit of a control group, if it has one."""
+def memory_in_groups(groups: str, root: str = "/sys/fs/cgroup") -> List[int]:
+    """Returns the bytes that control groups leave to this process, as the library reads them (src/control_group.rs).
+
+    `groups` is the content of /proc/self/cgroup, and `root` the folder of all control groups.
+    """
+    found = []
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder, path = os.path.join(root, "memory") if controllers else root, path.strip("/")
+        while True:
+            found += _left_in_group(os.path.join(folder, path), bool(controllers))
+            if not path:
+                break
+            path = os.path.dirname(path)
+    return found
+
+
+def _left_in_group(path: str, is_version_1: bool) -> List[int]:
+    """Returns the bytes that are left of the limit of a control group, if it has one.
+
+    Cached files do not count as used, since the system reclaims them.
+    """
+    limit, *used = (("memory.limit_in_bytes", "total_rss", "total_shmem") if is_version_1 else
+                    ("memory.max", "anon", "shmem"))
     try:
-        numbers = []
-        for name in ("memory.max", "memory.current"):
-            with open(os.path.join(path, name), encoding="ascii") as file:
-                numbers.append(int(file.read()))
-        return [max(0, numbers[0] - numbers[1])]
-    except (OSError, ValueError):
+        with open(os.path.join(path, limit), encoding="ascii") as file:
+            most = int(file.read())
+        with open(os.path.join(path, "memory.stat"), encoding="ascii") as file:
+            figures = dict(line.split() for line in file)
+        # Old systems do not count shared memory.
+        left = most - int(figures[used[0]]) - int(figures.get(used[1], 0))
+    except (OSError, ValueError, KeyError):
         return []  # There is no such group, or its limit is the word "max".
+    return [max(0, left)] if most <= NO_GROUP_LIMIT else []
 
 
 def is_wanted(options: argparse.Namespace, source: files.Source, name: str) -> bool:
@@ -157,13 +179,13 @@ class ExternalOutput(run.Output):
         """Marks the rows as wrong, so that no later command uses them."""
         self.is_over = True
 
-    def has_state(self) -> bool:
-        """Returns whether a later command can continue this sort."""
-        return not self.is_over and self._state_mark() is not None
+    def has_new_state(self) -> bool:
+        """Returns whether this command has left a state that a later one can continue."""
+        return not self.is_over and self._state_mark() not in (None, self._before)
 
     def remove(self) -> None:
-        """Removes the files of this sort, unless a later command can continue it."""
-        if not self.has_state():
+        """Removes the files of this sort, unless a later command can continue it, or they are of another sort."""
+        if self.is_over or self._state_mark() is None:
             for path in (self.part, self.draft, self.state):
                 files.remove(path)
 

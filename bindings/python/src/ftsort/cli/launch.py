@@ -18,6 +18,7 @@ import threading
 import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+import ftsort
 from ftsort import mpirun
 from ftsort._settings import settings
 
@@ -38,6 +39,12 @@ class NoMpi(Exception):
 
 class TooLarge(Exception):
     """The arguments and variables of mpirun take more bytes than the system passes to a program."""
+
+
+def python_line(code: str) -> List[str]:
+    """Returns the command line of a Python program that imports this package, and no module of the working directory."""
+    folder = os.path.dirname(os.path.dirname(ftsort.__file__))
+    return [sys.executable, "-c", f"import sys; sys.path = [*filter(None, sys.path), {folder!r}]; {code}"]
 
 
 def find_mpirun() -> str:

@@ -12,7 +12,6 @@ import os
 import random
 import secrets
 import socket
-import sys
 import tempfile
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
@@ -94,8 +93,8 @@ class Output:
     def poll(self, display: Display) -> None:
         """Is called again and again while the ranks run; shows progress that they do not report."""
 
-    def has_state(self) -> bool:
-        """Returns whether a later command can continue this job."""
+    def has_new_state(self) -> bool:
+        """Returns whether this command has left a state that a later one can continue."""
         return False
 
     def source(self, rows: int) -> files.BinarySource:
@@ -280,7 +279,7 @@ class Runner:
     def _once(self, output: Output) -> Tuple[Attempt, str]:
         self.job["path"], self.job["external"] = output.part, output.settings()
         # The token is the last argument of the ranks, and only those of this job have it.
-        program = [sys.executable, "-m", "ftsort.cli.worker", secrets.token_hex(16)]
+        program = [*launch.python_line("from ftsort.cli.worker import main; main()"), secrets.token_hex(16)]
         variables = worker.encode_job(self.job, program[-1])
         attempt = Attempt()
         try:

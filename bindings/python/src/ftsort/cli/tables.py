@@ -9,6 +9,7 @@ Writing is done by one process, from a binary file that the ranks have written.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import os
@@ -163,6 +164,8 @@ def _read_range(path: str, place: List[int], names: List[str], types: Dict[str, 
     with open(path, "rb") as file:
         file.seek(start)
         data = file.read(stop - start)
+    if data.startswith(codecs.BOM_UTF8):
+        data = codecs.BOM_UTF8 + data  # pyarrow removes one, but here it is the first character of a value.
     table = pa.csv.read_csv(
         pa.BufferReader(data),
         read_options=pa.csv.ReadOptions(column_names=names, use_threads=False, block_size=max(1 << 20, len(data))),

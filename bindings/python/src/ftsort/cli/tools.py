@@ -203,7 +203,7 @@ def version_numbers() -> Dict[str, Any]:
         mpi = _first_line([launch.find_mpirun(), "--version"])
     except launch.NoMpi as error:
         mpi = f"not usable: {error}"
-    return {"ftsort": ftsort.__version__, "library": _first_line([sys.executable, "-c", BUILD_INFO]), "mpirun": mpi}
+    return {"ftsort": ftsort.__version__, "library": _first_line(launch.python_line(BUILD_INFO)), "mpirun": mpi}
 
 
 def _first_line(line: List[str]) -> str:

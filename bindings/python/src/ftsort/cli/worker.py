@@ -442,7 +442,3 @@ def main() -> None:
     # The command knows the outcome from the reports. Open MPI's mpirun may not end if several ranks end with another
     # status.
     worker.group.leave(0)
-
-
-if __name__ == "__main__":
-    main()
