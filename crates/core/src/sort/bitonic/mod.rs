@@ -8,7 +8,8 @@
 //!
 //! All blocks are treated as if they were as long as the longest one, filled with records that come after all
 //! others, so any number of nodes with any number of records sorts. A block stays a list of runs; halves are
-//! cut in the total order (key, origin, position), so the sort is stable, and the runs are merged at the end.
+//! cut in the total order (key, origin, position), so the sort is stable, and the runs are merged at the end. A half
+//! is a view of two whole blocks; in every second round it is copied, so that the others can be freed.
 //!
 //! Cost: log2(N) (log2(N) + 1) / 2 rounds with one exchange of whole blocks each; Algorithm 3 takes log2(N)
 //! rounds and one round that checks its input. One decision, in the first round. The messages' sizes and
@@ -97,10 +98,6 @@ struct MergeSplit {
     t: u32,
 }
 
-/// The greatest number of runs per node of the cube before runs are compacted. A block has more runs than the
-/// cube has nodes only within a stage.
-const RUNS_PER_NODE: usize = 2;
-
 impl Bitonic<'_> {
     fn nodes(&self) -> usize {
         1 << self.dimension
@@ -146,37 +143,30 @@ impl Bitonic<'_> {
         block.bytes() / self.kernel.record_bytes()
     }
 
-    /// Joins consecutive runs of one origin.
+    /// Copies the records into one buffer, and joins consecutive runs of one origin.
     fn compact(&self, block: Block) -> Result<Block> {
-        if block.runs.len() <= RUNS_PER_NODE * self.nodes() {
-            return Ok(block);
-        }
+        let parts: Vec<&[u8]> = block.runs.iter().map(|run| &run.data[..]).collect();
+        let records = Slice::from(Buffer::concatenated(&parts)?);
         let size = self.kernel.record_bytes();
-        let mut groups: Vec<Vec<Run>> = Vec::new();
+        let mut runs: Vec<Run> = Vec::new();
+        let (mut start, mut end) = (0, 0);
         for run in block.runs {
-            let follows = |last: &Run| {
-                let end = last.start + (last.data.len() / size) as u64;
-                last.origin == run.origin && end == run.start
+            let first = end;
+            end += run.data.len();
+            let follows = |last: &&mut Run| {
+                let after = last.start + (last.data.len() / size) as u64;
+                last.origin == run.origin && after == run.start
             };
-            match groups.last_mut() {
-                Some(group) if group.last().is_some_and(follows) => group.push(run),
-                _ => groups.push(vec![run]),
+            if let Some(last) = runs.last_mut().filter(follows) {
+                last.data = records.part(start..end);
+            } else {
+                start = first;
+                let data = records.part(start..end);
+                runs.push(Run { data, ..run });
             }
         }
-        let runs = groups.into_iter().map(|group| joined_run(&group));
-        Ok(Block::of_sorted(runs.collect::<Result<_>>()?))
+        Ok(Block::of_sorted(runs))
     }
-}
-
-fn joined_run(group: &[Run]) -> Result<Run> {
-    if let [only] = group {
-        return Ok(only.clone());
-    }
-    let records: Vec<&[u8]> = group.iter().map(|run| &run.data[..]).collect();
-    Ok(Run {
-        data: Buffer::concatenated(&records)?.into(),
-        ..group[0].clone()
-    })
 }
 
 impl Algorithm for Bitonic<'_> {
@@ -269,7 +259,13 @@ impl Algorithm for Bitonic<'_> {
         let both = Block::unite([keep, got]);
         let smaller = self.records(&both).min(longest);
         let (smaller, greater) = halves(both, smaller, self.kernel);
-        self.compact(if first { smaller } else { greater })
+        let half = if first { smaller } else { greater };
+        // After the last round the merge copies the records.
+        if at.round % 2 == 0 && self.merge_split(at.round + 1).is_some() {
+            self.compact(half)
+        } else {
+            Ok(half)
+        }
     }
 }
 
