@@ -261,7 +261,7 @@ impl Algorithm for Bitonic<'_> {
         let (smaller, greater) = halves(both, smaller, self.kernel);
         let half = if first { smaller } else { greater };
         // After the last round the merge copies the records.
-        if at.round % 2 == 0 && self.merge_split(at.round + 1).is_some() {
+        if at.round.is_multiple_of(2) && self.merge_split(at.round + 1).is_some() {
             self.compact(half)
         } else {
             Ok(half)
