@@ -27,8 +27,8 @@ constexpr ftsort_key number_key()
   if constexpr (std::is_enum_v<T>) {
     return number_key<std::underlying_type_t<T>>();
   } else if constexpr (std::is_floating_point_v<T>) {
-    static_assert(sizeof(T) == sizeof(float) || sizeof(T) == sizeof(double),
-                  "only float and double have an order in ftsort: use one of them, or a lambda that compares");
+    static_assert(sizeof(T) <= 8, "long double has no order in ftsort: use double, or a lambda that compares");
+    static_assert(sizeof(T) >= 4, "floats of 2 bytes have no order in ftsort: use float, or a lambda that compares");
     return sizeof(T) == 4 ? FTSORT_KEY_F32 : FTSORT_KEY_F64;
   } else {
     static_assert(std::is_integral_v<T> && sizeof(T) <= 8,
