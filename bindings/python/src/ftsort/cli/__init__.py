@@ -119,7 +119,8 @@ def _add_keys(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_output(parser: argparse.ArgumentParser, required: bool) -> None:
-    parser.add_argument("-o", "--output", type=_path, required=required, help="the file to write; it appears when it is complete")
+    parser.add_argument("-o", "--output", type=_path, required=required,
+                        help="the file to write; it appears when it is complete")
     parser.add_argument("--output-format", choices=("npy", "raw", "csv", "parquet"),
                         help="the format of the output (default: by its extension, else that of the input)")
 
@@ -130,8 +131,9 @@ def _add_external(parser: argparse.ArgumentParser) -> None:
                        "into memory")
     group.add_argument("--memory", type=_size, metavar="SIZE", help="the memory of all ranks together, as 512M or "
                        "4G (default: the available memory); a file that needs more is sorted by runs")
-    group.add_argument("--scratch", type=_path, action="append", default=[], metavar="DIR", help="a directory for runs, which may "
-                       "be local to each host; may be repeated (default: the directory of the output)")
+    group.add_argument("--scratch", type=_path, action="append", default=[], metavar="DIR",
+                       help="a directory for runs, which may be local to each host; may be repeated (default: the "
+                       "directory of the output)")
     group.add_argument("--resume", action="store_true", help="continue a sort by runs that ended before it was "
                        "complete, or begin one")
 

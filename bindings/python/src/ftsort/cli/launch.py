@@ -42,7 +42,7 @@ class TooLarge(Exception):
 
 
 def python_line(code: str) -> List[str]:
-    """Returns the command line of a Python program that imports this package, and no module of the working directory."""
+    """Returns the command line of a Python program that imports nothing from the working directory."""
     folder = os.path.dirname(os.path.dirname(ftsort.__file__))
     return [sys.executable, "-c", f"import sys; sys.path = [*filter(None, sys.path), {folder!r}]; {code}"]
 
