@@ -178,12 +178,12 @@ class Chaos:
         if self.options.window:
             return self.options.window
         if ranks not in self.windows:
-            start = time.monotonic()
             run, sender, steps = self.run(0, ranks, [])
+            end = time.monotonic()
             problems = ["not finished"] if run.hung else judge(steps, set())
             if problems or sender.start is None:
                 sys.exit("\n".join(["without signals:", *problems, run.output, run.stacks]))
-            self.windows[ranks] = start + run.seconds - sender.start
+            self.windows[ranks] = end - sender.start
         return self.windows[ranks]
 
     def trial(self, seed, ranks):

@@ -28,6 +28,8 @@ LAUNCH = [
 ]
 # The message of an mpirun that gives up before it has started any rank (about once in a thousand runs).
 NOT_STARTED = "PMIx server's listener thread failed to start"
+# The seconds after which an mpirun without ranks is ended: it does not always end after its ranks.
+PATIENCE = 5
 # The values of ftsort_algorithm.
 ALGORITHMS = {"auto": 0, "hyperquicksort": 1, "quickmerge": 2, "quickmerge_modified": 3, "bitonic": 4}
 C_FLAGS = ["-std=c99", "-D_XOPEN_SOURCE=700", "-D_FILE_OFFSET_BITS=64", "-O2",
@@ -119,6 +121,15 @@ def descendants(pid):
     return found
 
 
+def is_running(pid):
+    """Tells whether a process exists and has not ended."""
+    try:
+        stat = pathlib.Path("/proc", str(pid), "stat").read_text()
+    except OSError:
+        return False
+    return stat[stat.rindex(")") + 2] != "Z"
+
+
 def ranks_of(pid, program):
     """Yields the processes below `pid` that run `program`."""
     for member in descendants(pid):
@@ -203,10 +214,18 @@ def launch_once(ranks, command, limit, faults, on_line, extra):
             end(process.pid)
 
         def watch():
+            living, has_started, idle = [], False, 0
             # A virtual machine may be suspended for minutes, which does not count.
             for _ in range(math.ceil(limit)):
                 if over.wait(1):
                     return
+                # The processes are searched again only if none of those that were found is left.
+                living = list(filter(is_running, living)) or list(filter(is_running, descendants(process.pid)[1:]))
+                has_started = has_started or bool(living)
+                idle = 0 if living else idle + 1
+                if has_started and idle >= PATIENCE:
+                    # The outcome is the output of the ranks: the exit code of this mpirun says nothing.
+                    return end(process.pid)
             end_hung_run()
 
         threading.Thread(target=watch, daemon=True).start()

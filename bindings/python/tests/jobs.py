@@ -12,6 +12,10 @@ import time
 TESTS = pathlib.Path(__file__).resolve().parent
 #: The message of an mpirun that gives up before it has started any rank (about once in a thousand runs).
 NOT_STARTED = "PMIx server's listener thread failed to start"
+#: For kills at any moment. One that cuts a queue in shared memory lets the survivors wait for ever (docs/open-mpi.md,
+#: section 15).
+NO_QUEUES = {"OMPI_MCA_btl": "self,tcp"}
+TRIES = 3
 
 
 def mpirun_command():
@@ -86,12 +90,33 @@ class Job:
         return self.text()
 
 
-def run(ranks, *arguments, limit=60, **extra):
-    """Runs a job and returns its output and its exit status."""
-    for _ in range(3):
+def run(ranks, *arguments, limit=60, during=None, **extra):
+    """Runs a job and returns its output and its exit status. Calls `during` with the Job while it runs."""
+    for _ in range(TRIES):
         with Job(ranks, *arguments, **extra) as job:
+            if during:
+                during(job)
             text = job.output(limit)
             if NOT_STARTED not in text:
                 break
         time.sleep(1)
     return text, job.process.returncode
+
+
+def wait_for(job, condition, seconds=30):
+    """Waits until `condition` returns a true value; returns whether it did before the job ended and the time passed."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and job.process.poll() is None:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def repeated(start):
+    """Calls `start` until its mpirun has started ranks. `start` returns an object with `stdout` and `stderr`."""
+    for _ in range(TRIES):
+        done = start()
+        if NOT_STARTED not in done.stdout + done.stderr:
+            break
+    return done

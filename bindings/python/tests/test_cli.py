@@ -17,10 +17,11 @@ RANKS = "4"
 STARS = np.dtype([("id", "i8"), ("magnitude", "f4"), ("name", "S6")])
 
 
-def command(*arguments, limit=LIMIT):
+def command(*arguments, limit=LIMIT, **variables):
     """Runs the command, and returns its status, standard output and standard error."""
     line = [sys.executable, "-m", "ftsort.cli", *map(str, arguments)]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=limit, stdin=subprocess.DEVNULL)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=limit, stdin=subprocess.DEVNULL,
+                          env=dict(os.environ, **variables))
     return done.returncode, done.stdout, done.stderr
 
 

@@ -105,8 +105,11 @@ def test_a_killed_command_is_continued(folder, resume):  # noqa: F811
 def test_a_killed_mpirun_is_continued(folder):  # noqa: F811
     values = np.random.default_rng(4).normal(size=4_000_000)
     np.save("in.npy", values)
-    process, members = merging_job("--json")
-    os.kill(members[0], signal.SIGKILL)
+    process, (mpirun, *ranks) = merging_job("--json")
+    # Ranks outlive mpirun, and should not complete the sort meanwhile.
+    for member in ranks:
+        os.kill(member, signal.SIGSTOP)
+    os.kill(mpirun, signal.SIGKILL)
     output, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == 0, output + errors
     events = [json.loads(line) for line in output.splitlines()]

@@ -10,13 +10,13 @@ import time
 import numpy as np
 import pytest
 
-from jobs import NOT_STARTED
+from jobs import NO_QUEUES, NOT_STARTED
 from test_cli import LIMIT, bad, command, folder, stars  # noqa: F401
 
 
 def chaos(*arguments):
     """Runs the command with --json, which has to succeed; returns the summary."""
-    status, output, errors = command(*arguments, "--json")
+    status, output, errors = command(*arguments, "--json", **NO_QUEUES)
     assert status == 0, output + errors
     return json.loads(output.splitlines()[-1])
 
@@ -24,7 +24,7 @@ def chaos(*arguments):
 @pytest.mark.parametrize("store", ["memory", "reload"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_sorts_although_half_of_the_ranks_are_killed(folder, seed, store):  # noqa: F811
-    values = np.random.default_rng(seed).normal(size=400_000)
+    values = np.random.default_rng(seed).normal(size=2_000_000)
     np.save("in.npy", values)
     summary = chaos("sort", "in.npy", "-o", "out.npy", "-n", "8", "--chaos", "half", "--chaos-seed", seed,
                     "--store", store)
@@ -34,7 +34,7 @@ def test_sorts_although_half_of_the_ranks_are_killed(folder, seed, store):  # no
 
 @pytest.mark.parametrize("seed", [4, 5])
 def test_sorts_although_all_ranks_but_one_are_killed(folder, seed):  # noqa: F811
-    rows = stars(100_000)
+    rows = stars(500_000)
     np.save("in.npy", rows)
     summary = chaos("sort", "in.npy", "-o", "out.npy", "-n", "4", "--key", "magnitude", "--chaos", "all-but-one",
                     "--chaos-seed", seed)
@@ -45,7 +45,7 @@ def test_sorts_although_all_ranks_but_one_are_killed(folder, seed):  # noqa: F81
 
 @pytest.mark.parametrize("name", ["argsort", "unique", "top", "quantiles"])
 def test_queries_complete_although_ranks_are_killed(folder, name):  # noqa: F811
-    rows = stars(100_000)
+    rows = stars(500_000)
     np.save("in.npy", rows)
     output = [] if name == "quantiles" else ["-o", "out.npy"]
     summary = chaos(name, "in.npy", *output, "-n", "4", "--key", "magnitude", "--chaos", "2", "--chaos-seed", "6")
@@ -61,8 +61,9 @@ def test_queries_complete_although_ranks_are_killed(folder, name):  # noqa: F811
 
 
 def test_reports_each_failure_in_one_line(folder):  # noqa: F811
-    np.save("in.npy", np.random.default_rng(1).normal(size=400_000))
-    status, output, errors = command("sort", "in.npy", "-o", "out.npy", "-n", "4", "--chaos", "one", "--chaos-seed", 1)
+    np.save("in.npy", np.random.default_rng(1).normal(size=2_000_000))
+    status, output, errors = command("sort", "in.npy", "-o", "out.npy", "-n", "4", "--chaos", "one", "--chaos-seed", 1,
+                                     **NO_QUEUES)
     assert status == 0 and output == ""
     assert [line for line in errors.splitlines() if "failed; 3 of 4 ranks go on" in line], errors
     assert len(errors.splitlines()) <= 4, errors
@@ -196,7 +197,7 @@ def test_too_little_space_is_found_before_the_sort(small_disk):
 def test_a_disk_that_fills_up_leaves_nothing_behind(small_disk):
     np.save("in.npy", np.random.default_rng(1).normal(size=1_200_000))
     process = start("sort", "in.npy", "-o", small_disk / "out.npy", "-n", "4")
-    wait_for(lambda: part_files(small_disk))
+    wait_for(lambda: part_files(small_disk) and children_of(process.pid))
     (small_disk / "other").write_bytes(b"1" * 9_000_000)
     _, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == 1 and "No space left on device" in errors, errors
@@ -225,7 +226,7 @@ def test_starts_again_if_mpirun_fails(folder, monkeypatch):  # noqa: F811
 
 
 def test_ranks_are_killed_although_an_earlier_mpirun_could_not_start(folder, monkeypatch):  # noqa: F811
-    np.save("in.npy", np.random.default_rng(1).normal(size=100_000))
+    np.save("in.npy", np.random.default_rng(1).normal(size=2_000_000))
     fail_once(folder, monkeypatch, NOT_STARTED)
     summary = chaos("sort", "in.npy", "-o", "out.npy", "-n", "4", "--chaos", "all-but-one", "--chaos-seed", "4")
     assert os.path.exists("tried") and summary["killed"], summary
@@ -233,11 +234,12 @@ def test_ranks_are_killed_although_an_earlier_mpirun_could_not_start(folder, mon
 
 def test_the_progress_of_a_terminal_is_one_line(folder):  # noqa: F811
     import pty
-    np.save("in.npy", np.random.default_rng(1).normal(size=400_000))
+    np.save("in.npy", np.random.default_rng(1).normal(size=2_000_000))
     own, terminal = pty.openpty()
     line = [sys.executable, "-m", "ftsort.cli", "sort", "in.npy", "-o", "out.npy", "-n", "4", "--chaos", "one",
             "--chaos-seed", "1"]
-    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=terminal) as process:
+    variables = dict(os.environ, **NO_QUEUES)
+    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=terminal, env=variables) as process:
         os.close(terminal)
         shown = b""
         try:

@@ -6,11 +6,13 @@ import os
 import secrets
 import socket
 import subprocess
+import time
 import types
 
 import numpy as np
 import pytest
 
+import ftsort
 from ftsort.cli import files, launch, progress, run, worker
 from ftsort.cli.check import Key
 from test_cli import folder, good  # noqa: F401
@@ -191,12 +193,67 @@ def test_ranks_are_killed_although_the_report_of_one_start_was_lost(monkeypatch)
         runner._kill(attempt)
         if rank != victims[0]:
             runner._take(attempt, json.dumps(dict(event="ready", rank=rank, pid=100 + rank, host=socket.gethostname())))
-    runner._take(attempt, json.dumps(dict(event="phase", phase="read")))
-    runner.display.state.phase = "check"
-    runner._kill(attempt)
+    for phase in ("read", "sort"):
+        runner.display.state.phase = "check"
+        # The report may be late in the first part of the job, and is lost in the second.
+        runner._take(attempt, json.dumps(dict(event="phase", phase=phase)))
+        runner._kill(attempt)
+        assert bool(pids) == (phase == "sort")
     assert sorted(pids) == sorted(100 + rank for rank in victims[1:]) and runner.killed == victims[1:]
     assert [fields["message"] for kind, fields in events if kind == "note"] == [
         f"--chaos cannot kill rank {victims[0]}: the report of its start was lost"]
+
+
+@pytest.mark.parametrize("host, ends", [(socket.gethostname(), True), ("elsewhere", False)])
+def test_a_job_whose_ranks_have_ended_without_a_report_ends(tmp_path, monkeypatch, host, ends):
+    """Every rank crashes, and mpirun does not end. Nothing is known about ranks on other machines."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    reports = [json.dumps(dict(event="ready", rank=rank, pid=ended.pid, host=host)) for rank in range(2)]
+
+    class Job:
+        other = []
+        ended, stop = (lambda _: False), (lambda _: None)
+
+        def __init__(self, *_arguments):
+            pass
+
+        def lines(self, _wait):
+            return [reports.pop()] if reports else []
+
+    monkeypatch.setattr(launch, "Job", Job)
+    monkeypatch.setattr(run, "END_LIMIT", 0.0)
+    np.save(tmp_path / "a.npy", np.arange(10))
+    runner, output = plan(tmp_path / "a.npy")
+    runner.deadline = time.monotonic() + 0.5
+    if ends:
+        attempt, _ = runner._once(output)
+        assert attempt.done is None and len(attempt.ready) == 2
+    else:
+        with pytest.raises(run.Failed, match="--time-limit"):
+            runner._once(output)
+
+
+@pytest.mark.parametrize("error, kind", [
+    (ftsort.MpiError, "mpi"), (ftsort.InternalError, "mpi"), (ftsort.NoUlfm, "ulfm"), (ftsort.LibraryError, "ulfm"),
+    (ftsort.MemoryLimit, "memory"), (ftsort.StoreError, "library"),
+])
+def test_only_errors_of_mpi_lead_to_another_attempt(tmp_path, monkeypatch, error, kind):
+    assert worker.kind_of(error("reason")) == kind
+    np.save(tmp_path / "a.npy", np.arange(10))
+    runner, output = plan(tmp_path / "a.npy")
+    starts = []
+
+    def once(_output):
+        starts.append(1)
+        attempt = run.Attempt()
+        attempt.error = (kind, "reason")
+        return attempt, ""
+
+    monkeypatch.setattr(runner, "_once", once)
+    with pytest.raises((run.Failed, launch.NoMpi), match="reason"):
+        runner.run(output)
+    assert len(starts) == (3 if kind == "mpi" else 1)
 
 
 def test_hundreds_of_quantiles(folder):  # noqa: F811

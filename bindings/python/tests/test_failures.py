@@ -42,22 +42,22 @@ def check_survivors(folder, ranks, victims, text):
 ])
 def test_ranks_that_kill_themselves(tmp_path, ranks, victims, store, seed):
     arguments = [tmp_path, seed, store, "self", *victims]
-    text, _ = jobs.run(ranks, "programs/kills.py", *arguments, limit=60)
+    text, _ = jobs.run(ranks, "programs/kills.py", *arguments, **jobs.NO_QUEUES)
     check_survivors(tmp_path, ranks, victims, text)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ranks_that_are_killed_from_outside(tmp_path, seed):
     victim = random.Random(seed).randrange(4)
-    with jobs.Job(4, "programs/kills.py", tmp_path, seed, "memory", "outside", victim) as job:
-        mark = tmp_path / f"pid-{victim}"
-        limit = time.monotonic() + 30
-        while not (mark.exists() and mark.read_text()) and time.monotonic() < limit and job.process.poll() is None:
-            time.sleep(0.01)
-        assert mark.exists(), job.text()
-        time.sleep(random.Random(seed).uniform(0, 0.3))
-        os.kill(int(mark.read_text()), signal.SIGKILL)
-        text = job.output(60)
+    mark = tmp_path / f"pid-{victim}"
+
+    def kill(job):
+        if jobs.wait_for(job, lambda: mark.exists() and mark.read_text()):
+            time.sleep(random.Random(seed).uniform(0, 0.3))
+            os.kill(int(mark.read_text()), signal.SIGKILL)
+
+    arguments = [tmp_path, seed, "memory", "outside", victim]
+    text, _ = jobs.run(4, "programs/kills.py", *arguments, during=kill, **jobs.NO_QUEUES)
     check_survivors(tmp_path, 4, [victim], text)
 
 
@@ -72,7 +72,8 @@ def test_the_hello_of_the_readme_survives_a_kill():
                                   *(f"raised to_numpy {number} refused" for number in (1, 40, 200, 400)),
                                   *(f"queries {number}" for number in range(5))])
 def test_injected_failures(tmp_path, case):
-    text, _ = jobs.run(4, "programs/injected.py", tmp_path, *case.split(), limit=60)
+    extra = jobs.NO_QUEUES if case == "selected" else {}
+    text, _ = jobs.run(4, "programs/injected.py", tmp_path, *case.split(), **extra)
     if "install a newer library" in text:
         pytest.skip("the library has no queries")
     marks = {path.name for path in tmp_path.iterdir()}

@@ -6,7 +6,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -48,7 +47,8 @@ def test_import_prepares_and_does_not_start_mpi():
 
 def test_late_import_is_reported():
     code = "from mpi4py import MPI\nimport logging, ftsort\nlogging.basicConfig()\nftsort.Group()"
-    done = start(mpirun.find_mpirun(), "--with-ft", "ulfm", "--oversubscribe", "-n", "2", sys.executable, "-c", code)
+    words = [mpirun.find_mpirun(), "--with-ft", "ulfm", "--oversubscribe", "-n", "2", sys.executable, "-c", code]
+    done = jobs.repeated(lambda: start(*words))
     assert done.stderr.count("OMPI_MCA_async_mpi_finalize") == 2, done.stderr
 
 
@@ -88,13 +88,14 @@ def test_mpirun_is_found(monkeypatch, tmp_path):
 def test_mpirun_and_ranks_have_the_settings():
     code = ("import os, signal, time; print(signal.getsignal(signal.SIGPIPE), os.environ['OMPI_MCA_btl_tcp_flags'],"
             "flush=True); time.sleep(1)")
-    with jobs.Job(2, "-c", code) as job:
-        limit = time.monotonic() + 30
-        while job.text().count("send,inplace") < 2 and time.monotonic() < limit and job.process.poll() is None:
-            time.sleep(0.05)
-        status = dict(line.split(":\t") for line in
-                      pathlib.Path(f"/proc/{job.process.pid}/status").read_text().splitlines())
-        text = job.output(60)
+    status = {}
+
+    def read_status(job):
+        if jobs.wait_for(job, lambda: job.text().count("send,inplace") == 2):
+            path = pathlib.Path(f"/proc/{job.process.pid}/status")
+            status.update(line.split(":\t") for line in path.read_text().splitlines())
+
+    text, _ = jobs.run(2, "-c", code, during=read_status)
     assert text.count("SIG_IGN send,inplace") + text.count("1 send,inplace") == 2, text
     assert int(status["SigBlk"], 16) >> (signal.SIGPIPE - 1) & 1
 
@@ -143,7 +144,8 @@ def test_mpirun_without_ulfm():
     """Without --with-ft ulfm several ranks are refused, unless the program accepts that."""
     code = ("import ftsort\ntry: ftsort.Group()\nexcept ftsort.NoUlfm as e: print('refused', e.status)\n"
             "print(f'total={ftsort.Group(accept_no_ulfm=True).sort([1]).total}')")
-    done = start(mpirun.find_mpirun(), "--oversubscribe", "-n", "2", sys.executable, "-c", code)
+    words = [mpirun.find_mpirun(), "--oversubscribe", "-n", "2", sys.executable, "-c", code]
+    done = jobs.repeated(lambda: start(*words))
     assert done.stdout.count("refused -20") == 2 and done.stdout.count("total=2") == 2, done.stdout + done.stderr
 
 

@@ -134,12 +134,12 @@ def queries():
 
 def selected():
     """Selects again and again while rank 1 is killed at some moment. Its input counts, or is reported as lost."""
-    if RANK == 1:
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGKILL)).start()
     full = whole()
     survivors = np.concatenate([part(rank) for rank in range(SIZE) if rank != 1])
     survivors = survivors[np.argsort(survivors["half"], kind="stable")]
     group = ftsort.Group(timeout=20)
+    if RANK == 1:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGKILL)).start()
     while group.failed != [1]:
         try:
             third = group.select(part(RANK), [3], key="half").tobytes()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import queue
 import shutil
@@ -136,10 +137,12 @@ def environment() -> Dict[str, str]:
     return values
 
 
-def _end_with_parent() -> None:
-    """Lets the kernel end mpirun if the command itself is killed (Linux)."""
+def _end_with(parent: int) -> None:
+    """Lets the kernel end mpirun if the command itself, its parent, is killed (Linux)."""
     if _LIBC is not None:
         _LIBC.prctl(1, signal.SIGTERM, 0, 0, 0)  # 1: PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os._exit(1)  # The command was killed before.
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -183,7 +186,8 @@ class Job:
         try:
             self.process = subprocess.Popen(
                 list(line), env={**environment(), **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, restore_signals=False, start_new_session=True, preexec_fn=_end_with_parent)
+                stderr=subprocess.PIPE, restore_signals=False, start_new_session=True,
+                preexec_fn=functools.partial(_end_with, os.getpid()))
         except OSError as error:
             if error.errno == errno.E2BIG:
                 raise TooLarge from None
@@ -255,14 +259,19 @@ def _kill(pid: int) -> None:
         pass
 
 
-def end_rank(pid: int, argument: str) -> None:
-    """Kills a rank of this machine that outlives its mpirun. `argument` is an argument that only this job has."""
+def runs_rank(pid: int, argument: str) -> bool:
+    """Returns whether a process of this machine is a rank of a job, which alone has this argument."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            if argument.encode() in file.read().split(b"\0"):
-                _kill(pid)
+            return argument.encode() in file.read().split(b"\0")
     except OSError:
-        pass  # It has ended.
+        return False  # It has ended.
+
+
+def end_rank(pid: int, argument: str) -> None:
+    """Kills a rank of a job on this machine that outlives its mpirun."""
+    if runs_rank(pid, argument):
+        _kill(pid)
 
 
 def kill_rank(pid: int) -> bool:

@@ -207,7 +207,7 @@ class Attempt:
 
     def __init__(self) -> None:
         self.ready: Dict[int, Tuple[int, str]] = {}
-        self.has_begun = False  # All ranks have started, also if the report of one was lost.
+        self.phases: Set[str] = set()
         self.parts: Dict[Tuple[str, int], Dict[str, Any]] = {}
         self.done: Optional[Dict[str, Any]] = None
         self.error: Optional[Tuple[str, str]] = None
@@ -291,17 +291,18 @@ class Runner:
             while not job.ended():
                 for line in job.lines(TICK):
                     self._take(attempt, line)
+                    self._kill(attempt)
                 output.poll(self.display)
                 self._kill(attempt)
                 self.display.tick()
                 if self.deadline and time.monotonic() > self.deadline:
                     raise Failed("the job was not finished within --time-limit: no output was written")
-                if decided is None and (attempt.done or attempt.error):
+                if decided is None and (attempt.done or attempt.error or self._have_ended(attempt, program[-1])):
                     decided = time.monotonic()
                 # MPI does not always end after failures, and its start can hang.
                 if decided is not None and time.monotonic() > decided + END_LIMIT:
                     break
-                is_starting = not attempt.has_begun and len(attempt.ready) < self.ranks
+                is_starting = not attempt.phases and len(attempt.ready) < self.ranks
                 if is_starting and time.monotonic() > began + START_LIMIT:
                     attempt.error = ("mpi", f"only {len(attempt.ready)} of {self.ranks} ranks started in "
                                      f"{START_LIMIT:.0f} s")
@@ -315,6 +316,12 @@ class Runner:
         if not attempt.ready and launch.TOO_LARGE in text:
             raise self._too_large(variables)  # The ranks have more variables than mpirun.
         return attempt, text
+
+    def _have_ended(self, attempt: Attempt, token: str) -> bool:
+        """Returns whether all ranks have ended; False if some are on other machines."""
+        host = socket.gethostname()
+        return (len(attempt.ready) == self.ranks and all(where == host for _, where in attempt.ready.values())
+                and not any(launch.runs_rank(pid, token) for pid, _ in attempt.ready.values()))
 
     def _too_large(self, variables: Dict[str, str]) -> Failed:
         size = sum(map(len, variables.values()))
@@ -334,7 +341,8 @@ class Runner:
             attempt.moved += event["n"]
             self.display.event("progress", phase=self.display.state.phase, bytes=attempt.moved)
         elif kind == "phase":
-            attempt.has_begun, attempt.moved = True, 0
+            attempt.phases.add(event["phase"])
+            attempt.moved = 0
             self.display.event("phase", phase=event["phase"])
         elif kind == "part":
             attempt.take_part(event)
@@ -360,8 +368,9 @@ class Runner:
             self.display.event("failure", rank=rank, alive=self.ranks - len(attempt.failed))
 
     def _kill(self, attempt: Attempt) -> None:
-        # A rank that fails while MPI starts can end the job, so no rank is killed before all have started.
-        if self.chaos is None or not (attempt.has_begun or len(attempt.ready) == self.ranks):
+        # A rank that fails while MPI starts can end the job, so no rank is killed before all have started. In the
+        # second part of the job, a report of a start that is not here was lost.
+        if self.chaos is None or not (len(attempt.phases) > 1 or len(attempt.ready) == self.ranks):
             return
         for rank in self.chaos.due(self.display.state.phase, time.monotonic()):
             pid, host = attempt.ready.get(rank, (0, ""))

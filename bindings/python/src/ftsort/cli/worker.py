@@ -389,6 +389,14 @@ def kinds_of(command: str) -> Tuple[str, ...]:
     return ("out",) if command == "unique" else ("in", "out")
 
 
+def kind_of(error: ftsort.Error) -> str:
+    """Returns the kind of an error, from which the command decides whether another attempt can help."""
+    kinds = {ftsort.MpiError: "mpi", ftsort.InternalError: "mpi", ftsort.NoUlfm: "ulfm", ftsort.LibraryError: "ulfm",
+             ftsort.MemoryLimit: "memory", ftsort.CallbackError: "file", ftsort.DataLost: "lost",
+             ftsort.Corruption: "lost"}
+    return kinds.get(type(error), "library")
+
+
 def explain(error: BaseException, path: str, verb: str = "read") -> str:
     """Returns the text for an exception of a file."""
     if isinstance(error, files.FileError):
@@ -420,8 +428,7 @@ def main() -> None:
         report("error", kind="file", message=str(error))
         os._exit(1)
     except ftsort.Error as error:
-        kind = "ulfm" if isinstance(error, (ftsort.NoUlfm, ftsort.LibraryError)) else "library"
-        report("error", kind=kind, message=str(error))
+        report("error", kind=kind_of(error), message=str(error))
         os._exit(1)
     report("ready", rank=worker.rank, pid=os.getpid(), host=socket.gethostname())
     try:
@@ -431,9 +438,7 @@ def main() -> None:
     except ftsort.PeerArgumentError:
         pass  # The rank with the argument reports it.
     except ftsort.Error as error:
-        kind = {ftsort.MpiError: "mpi", ftsort.InternalError: "mpi", ftsort.MemoryLimit: "memory",
-                ftsort.CallbackError: "file", ftsort.DataLost: "lost", ftsort.Corruption: "lost"}.get(type(error),
-                                                                                                     "library")
+        kind = kind_of(error)
         option = "--memory: " if kind == "memory" and job["external"] else ""
         is_own = error.__cause__ is not None or not str(error).endswith(OF_OTHERS)
         report("error", kind=kind, message=f"{option}{error.__cause__ or error}", is_own=is_own)
