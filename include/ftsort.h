@@ -25,7 +25,7 @@
  * An object is used by one thread at a time. `const T *` arguments are borrowed for the call; `T **` results
  * belong to the caller. In every struct zero selects the default. Structs that may grow start with their size, so
  * that programs compiled with an older header keep working. The library prints nothing and does not change
- * the communicators, error handlers or signal handlers of the caller (except ftsort_prepare, if it is called).
+ * the communicators, error handlers or signal handlers of the caller (except by ftsort_prepare and `keep_comm`).
  */
 #ifndef FTSORT_H
 #define FTSORT_H
@@ -311,8 +311,8 @@ typedef struct ftsort_event {
  * Must not throw or longjmp. A call of ftsort with this group returns FTSORT_ERR_STATE. */
 typedef void (*ftsort_event_fn)(void *user, const ftsort_event *event);
 
-/** Receives one line of text without a newline, valid during the callback. `level`: 0 error, 1 warning, 2
- * information. The rules of `ftsort_event_fn` apply. */
+/** Receives one line of text without a newline, valid during the callback. `level`: 1 warning, 2 information. The
+ * rules of `ftsort_event_fn` apply. */
 typedef void (*ftsort_log_fn)(void *user, int level, const char *line);
 
 /** Returns the input of `rank` again, byte for byte, in `data` (see ftsort_buffer_resize). Called on the executor

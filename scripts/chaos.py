@@ -248,7 +248,7 @@ def main():
     if rows and options.csv:
         tables.write(options.csv, rows, f"Made by: scripts/chaos.py {shlex.join(sys.argv[1:])}")
     print("failed seeds: " + " ".join(map(str, bad)) if bad else "no failed seed")
-    sys.exit(1 if bad or not outcomes["right"] else 0)
+    sys.exit(1 if bad or not outcomes["right"] or not signals["kills"] else 0)
 
 
 if __name__ == "__main__":

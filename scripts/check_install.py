@@ -80,7 +80,9 @@ def works(program, how, by_block=False):
         # The hypercube has a node for each rank, and as many as make a power of two.
         expected = 1 << (ranks - 1).bit_length() if by_block else survivors
         if done.hung or correct != expected:
-            sys.exit(f"{how}: {correct} of {expected} parts of the result are sorted\n{done.output}")
+            limit = f", not finished in {LIMIT} s" if done.hung else ""
+            sys.exit(f"{how}, FTSORT_FAULTS={faults!r}{limit}: {correct} of {expected} parts of the result are sorted\n"
+                     f"{done.output}{done.stacks}")
     print(f"  {how}: works", flush=True)
 
 

@@ -23,6 +23,16 @@ def missing():
 
 def install(packages):
     """Installs packages; returns the last line of apt-get's errors if it fails, else None."""
+    TRIES = 3
+    for _ in range(TRIES):
+        error = install_once(packages)
+        if error is None:
+            break
+    return error
+
+
+def install_once(packages):
+    """Does the same in one attempt, which a short failure of the network ends."""
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     for command in (["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", *packages]):
         done = subprocess.run(command, env=environment, capture_output=True, text=True)

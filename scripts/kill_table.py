@@ -186,7 +186,9 @@ class Table:
         quiet = Cell(cell.ranks, 0, cell.store, cell.replicas, cell.repair, 1, cell.algorithm)
         key = quiet.name(), quiet.algorithm
         if key not in self.quiet:
-            _, self.quiet[key], _, _ = self.one(quiet, 0, 0)
+            column, self.quiet[key], _, _ = self.one(quiet, 0, 0)
+            if column != "right":
+                sys.exit("\n".join(["without kills:", *self.bad]))
         return self.quiet[key]
 
     def one(self, cell, seed, window):

@@ -374,6 +374,8 @@ def kill_all(options, program, folder):
                         file.add(row)
                         bad += [text] if text else []
                 print(line_of(cell.name(), tables.chosen(file.rows, **same)), flush=True)
+        if not any(row["killed_ms"].strip() for row in file.rows):
+            bad.append("no rank was killed")
     print(*bad, sep="\n", end="\n" if bad else "")
     return len(bad)
 

@@ -11,6 +11,7 @@ import configparser
 import ctypes.util
 import hashlib
 import html
+import http.client
 import os
 import pathlib
 import platform
@@ -21,7 +22,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import urllib.error
+import time
 import urllib.parse
 import urllib.request
 import zipfile
@@ -91,19 +92,24 @@ def index_url():
 
 
 def get(url):
-    """Returns the content of a URL."""
+    """Returns the content of a URL, in several attempts."""
+    TRIES = 4
     names = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
     bundle = next((os.environ[name] for name in names if os.environ.get(name)), None)
-    try:
-        context = ssl.create_default_context(cafile=bundle)
-        with urllib.request.urlopen(url, timeout=60, context=context) as answer:
-            return answer.read()
-    except (OSError, urllib.error.URLError) as error:
-        host = urllib.parse.urlsplit(url).netloc
-        raise Missing(
-            f"cannot reach {host} ({getattr(error, 'reason', error)}): set PIP_INDEX_URL to a mirror or"
-            " https_proxy to a proxy, or install an MPI with ULFM, libclang and cmake"
-        ) from None
+    for attempt in range(TRIES):
+        try:
+            context = ssl.create_default_context(cafile=bundle)
+            with urllib.request.urlopen(url, timeout=60, context=context) as answer:
+                return answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            failure = error
+            if attempt < TRIES - 1:
+                time.sleep(2 ** attempt)
+    host = urllib.parse.urlsplit(url).netloc
+    raise Missing(
+        f"cannot reach {host} ({getattr(failure, 'reason', failure)}): set PIP_INDEX_URL to a mirror or"
+        " https_proxy to a proxy, or install an MPI with ULFM, libclang and cmake"
+    )
 
 
 def wheel_url(name, version, digest):

@@ -180,7 +180,7 @@ pub struct ftsort_event {
 pub type ftsort_event_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, event: *const ftsort_event)>;
 
-/// Receives one line of text without a newline, valid during the callback. `level`: 0 error, 1 warning, 2
+/// Receives one line of text without a newline, valid during the callback. `level`: 1 warning, 2
 /// information. The rules of `ftsort_event_fn` apply.
 pub type ftsort_log_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, level: c_int, line: *const c_char)>;

@@ -55,8 +55,9 @@ pub unsafe extern "C" fn ftsort_run_many(
         let arrays = unsafe { arrays_of(arrays, array_count) };
         let error = places.as_ref().err().cloned();
         let inputs = error.map_or(arrays, Err);
-        let sorted = group.group.sort_many(inputs);
-        for (place, sorted) in places?.iter_mut().zip(sorted?) {
+        // An error of this call tells more than one of `results`: MPI may still read the arrays.
+        let sorted = group.group.sort_many(inputs)?;
+        for (place, sorted) in places?.iter_mut().zip(sorted) {
             *place = hand_over(ftsort_result::sorted(sorted));
         }
         Ok(())

@@ -84,11 +84,13 @@ fn a_group_that_has_ended_does_not_answer() {
     let mut ranks = ranks(2);
     answer(&ranks[0], Rank(1));
     drop(ranks.pop());
-    std::thread::sleep(Duration::from_millis(100));
-    let before = ranks[0].signs_of_life(Rank(1)).unanswered;
-    ranks[0].probe(Rank(1));
-    std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(ranks[0].signs_of_life(Rank(1)).unanswered, before + 1);
+    // Answers to earlier probes may still arrive.
+    let is_silent = (0..500).any(|_| {
+        ranks[0].probe(Rank(1));
+        std::thread::sleep(Duration::from_millis(20));
+        ranks[0].signs_of_life(Rank(1)).unanswered >= 10
+    });
+    assert!(is_silent);
 }
 
 #[test]
@@ -115,6 +117,8 @@ fn a_datagram_without_the_token_gets_no_answer() {
         ask(datagram);
         assert!(socket.recv_from(&mut bytes).is_err(), "{datagram:?}");
     }
+    let timeout = Some(Duration::from_secs(10));
+    socket.set_read_timeout(timeout).expect("a timeout");
     ask(&probe(token).encode());
     let (length, _) = socket.recv_from(&mut bytes).expect("an answer");
     let answer = Message::decode(&bytes[..length]).expect("a message");

@@ -212,7 +212,8 @@ struct worker {
   MPI_Comm comm;
   ftsort *group;
   uint32_t number, times;
-  int count, creations, failures;
+  int count, failures;
+  size_t held; /* the records of this rank in all of its results */
 };
 
 /* The thread that may run, if the threads take turns. The order is the same on all ranks; otherwise threads of
@@ -236,20 +237,23 @@ static void end_turn(void)
   pthread_mutex_unlock(&mutex);
 }
 
+static uint32_t seed_of(const struct worker *worker, uint32_t i)
+{
+  return 1000 * worker->number + i;
+}
+
 static void *work(void *given)
 {
   struct worker *worker = (struct worker *)given;
   ftsort_result *result;
   ftsort *group = worker->group;
-  size_t held = 0;
   uint32_t i;
   for (i = 0; group && i < worker->times; i++) {
-    uint32_t seed = 1000 * worker->number + i;
+    uint32_t seed = seed_of(worker, i);
     await_turn(worker);
     EXPECT_IN(worker->failures, sort(group, seed, &result) == FTSORT_OK);
-    /* The main thread may be in ftsort_init, during which no other thread calls MPI. */
-    EXPECT_IN(worker->failures, worker->creations ? is_right(result, seed, ranks, &held)
-                                                  : is_right_everywhere(result, seed, worker->comm));
+    /* Other groups may be in an agreement or in ftsort_init, during which the program does not call MPI. */
+    EXPECT_IN(worker->failures, is_right(result, seed, ranks, &worker->held));
     ftsort_result_free(result);
     end_turn();
   }
@@ -267,21 +271,30 @@ static void watch(ftsort *group)
   EXPECT(ftsort_monitor_start(group, &options, NULL) == FTSORT_OK);
 }
 
-/* Makes groups with monitors, sorts and releases them. */
-static void create(int groups)
+/* Makes groups with monitors, sorts and releases them. Returns the number of records of this rank in all results. */
+static size_t create(int groups)
 {
   ftsort_result *result;
+  size_t held = 0;
   uint32_t i;
   for (i = 0; (int)i < groups && failures == 0; i++) {
     ftsort *group = group_of(MPI_COMM_WORLD, FTSORT_AUTO, FTSORT_STORE_MEMORY);
     EXPECT(group != NULL);
-    if (group == NULL) return;
+    if (group == NULL) break;
     watch(group);
     EXPECT(sort(group, i, &result) == FTSORT_OK);
-    EXPECT(is_right_everywhere(result, i, MPI_COMM_WORLD));
+    EXPECT(is_right(result, i, ranks, &held));
     ftsort_result_free(result);
     ftsort_free(group);
   }
+  return held;
+}
+
+/* Whether all ranks together have the expected number of records. */
+static int is_sum(unsigned long long held, size_t expected)
+{
+  MPI_Allreduce(MPI_IN_PLACE, &held, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+  return held == expected;
 }
 
 /* One thread creates all groups, in the same order on all ranks. */
@@ -289,6 +302,8 @@ static void threads(int count, int creations)
 {
   static const int32_t algorithms[] = {FTSORT_SAMPLESORT, FTSORT_HYPERQUICKSORT, FTSORT_BITONIC, FTSORT_QUICKMERGE};
   struct worker workers[THREADS];
+  size_t held, expected = 0;
+  uint32_t k;
   int i;
   for (i = 0; i < count; i++) {
     MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
@@ -297,15 +312,21 @@ static void threads(int count, int creations)
     EXPECT(workers[i].group != NULL);
     workers[i].count = count;
     workers[i].times = creations ? 2 * CREATIONS : 6;
-    workers[i].creations = creations;
+    workers[i].held = 0;
     workers[i].failures = 0;
     if (creations) watch(workers[i].group);
   }
   for (i = 0; i < count; i++) EXPECT(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
-  create(creations);
+  held = create(creations);
   for (i = 0; i < count; i++) {
     pthread_join(workers[i].thread, NULL);
     failures += workers[i].failures;
+  }
+  for (k = 0; (int)k < creations; k++) expected += all_of(k, ranks);
+  EXPECT(is_sum(held, expected));
+  for (i = 0; i < count; i++) {
+    for (expected = 0, k = 0; k < workers[i].times; k++) expected += all_of(seed_of(&workers[i], k), ranks);
+    EXPECT(is_sum(workers[i].held, expected));
     MPI_Comm_free(&workers[i].comm);
   }
 }

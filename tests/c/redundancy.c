@@ -294,6 +294,7 @@ static void killed(ftsort *group, long microseconds, int is_late)
   fill_update(mine, new, 0);
   EXPECT(ftsort_protect(group, &by_key, mine, old, &input) == FTSORT_OK);
   fill_update(mine, new, 1);
+  MPI_Barrier(MPI_COMM_WORLD);
   if (rank == ranks - 1) kill_after(microseconds);
   else if (is_late) usleep((useconds_t)(2 * microseconds));
   was_known = ftsort_is_failed(group, ranks - 1);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libtest_mimic::{Completion, Failed};
 
-use super::launch::output_of;
+use super::launch::{TIMEOUT, output_of};
 
 /// The time limit of a run, if `FTSORT_MPI_LIMIT` does not name another one. Records of every kind
 /// are sorted in 6 seconds, but in more than 60 if another program uses one of two processors.
@@ -258,16 +258,44 @@ pub fn job_without_ulfm(ranks: usize, program: &Path, arguments: &[&str]) -> Com
 }
 
 fn mpirun(options: &[&str], ranks: usize, faults: &str) -> Command {
-    let mut command = Command::new("timeout");
+    let mut command = Command::new(TIMEOUT);
     let limit = setting("FTSORT_MPI_LIMIT", LIMIT_SECONDS);
     command.args(["-k", "2", &limit, "env", "--block-signal=PIPE"]);
     command.arg(setting("MPIRUN", "mpirun")).args(options);
     command.args(["--oversubscribe", "-np", &ranks.to_string()]);
     command.env("FTSORT_FAULTS", faults);
+    if let Some(folder) = memory_folder() {
+        command.env("OMPI_MCA_btl_sm_backing_directory", folder);
+    }
     // MPI does not free all of its memory at its end, nor do killed ranks.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
     command.env("LD_LIBRARY_PATH", library_path());
     command
+}
+
+/// The folder of the shared memory of jobs that this thread starts: two jobs that run at the same time can have the same
+/// number (docs/open-mpi.md, section 16).
+fn memory_folder() -> Option<PathBuf> {
+    let thread = format!("{:?}", std::thread::current().id());
+    let digits = thread.chars().filter(char::is_ascii_digit);
+    let folder = memory_folders()?.join(digits.collect::<String>());
+    fs::create_dir_all(&folder).ok()?;
+    Some(folder)
+}
+
+/// The folder of all [`memory_folder`]s, if this system has such files.
+fn memory_folders() -> Option<PathBuf> {
+    let memory = Path::new("/dev/shm");
+    let folder = memory.join(format!("ftsort-mpi-{}", std::process::id()));
+    memory.is_dir().then_some(folder)
+}
+
+/// Removes what killed ranks have left in shared memory.
+pub fn remove_memory_folders() {
+    if let Some(folder) = memory_folders() {
+        // Without any job there is none.
+        let _ = fs::remove_dir_all(folder);
+    }
 }
 
 /// Runs a compiled program with ULFM, and returns its output.
@@ -292,6 +320,8 @@ impl Scratch {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("ftsort-mpi-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
+        // An earlier process with the same number may have left it.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
         Ok(Self(folder))
     }

@@ -31,14 +31,18 @@ impl Ended {
     }
 }
 
-/// Runs a command of [`job`](super::harness::job) to its end.
+/// The program by which jobs of `mpirun` start, and no other command.
+pub const TIMEOUT: &str = "timeout";
+
+/// Runs a command to its end, such as one of [`job`](super::harness::job).
 pub fn output_of(command: &mut Command) -> io::Result<Ended> {
+    let has_ranks = command.get_program() == TIMEOUT;
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     let (end, ends) = channel();
     let pid = child.id();
-    let watcher = thread::spawn(move || end_mpirun_without_ranks(pid, &ends));
+    let watcher = thread::spawn(move || has_ranks && end_mpirun_without_ranks(pid, &ends));
     let output = child.wait_with_output();
     drop(end);
     let was_killed = watcher.join().expect("the watcher does not panic");

@@ -67,7 +67,11 @@ fn main() {
     let alone = trials(monitors::cases());
     let usual = arguments.test_threads.unwrap_or(CASES_AT_A_TIME);
     arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, alone).exit_if_failed();
-    arguments.test_threads = Some(usual);
-    libtest_mimic::run(&arguments, side_by_side).exit();
+    let mut conclusion = libtest_mimic::run(&arguments, alone);
+    if !conclusion.has_failed() {
+        arguments.test_threads = Some(usual);
+        conclusion = libtest_mimic::run(&arguments, side_by_side);
+    }
+    harness::remove_memory_folders();
+    conclusion.exit();
 }

@@ -3,6 +3,7 @@
 
 use crate::case::{Case, number, table};
 use crate::harness::self_checking;
+use crate::redundancy::recoveries;
 
 /// Ranks, arguments of tests/c/monitor.c: mode, part of the program, slow rank. Of two ranks each tests only the
 /// other, and a slow tester takes the other rank for slow: so the modes of `weights` are not the same.
@@ -54,5 +55,7 @@ fn programs(program: &'static str, text: &'static str) -> Vec<Case> {
 pub fn cases() -> Vec<Case> {
     let mut cases = programs("monitor", MONITOR);
     cases.extend(programs("monitor_kills", KILLS));
+    let name = "a result that moved after the exclusion and the failure of a rank";
+    cases.push(Case::new(true, name, || recoveries("moved", 4)));
     cases
 }

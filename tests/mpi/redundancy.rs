@@ -41,7 +41,7 @@ const CASES: &str = "
 ";
 
 /// A result or a protected input that has moved after failures.
-fn recoveries(mode: &str, ranks: usize) -> Result<(), Failed> {
+pub fn recoveries(mode: &str, ranks: usize) -> Result<(), Failed> {
     let text = launch(ranks, "", &program("tests/c/recoveries.c")?, &[mode])?;
     let line = "recoveries: rank 0 right";
     require(text.lines().any(|found| found == line), line, &text)
@@ -59,7 +59,6 @@ pub fn cases() -> Vec<Case> {
         ("spare", 3),
         ("reload", 4),
         ("gather", 3),
-        ("moved", 4),
         ("orders", 4),
         ("comm", 3),
     ];

@@ -19,8 +19,8 @@ use crate::sort::pivot::CutPoint;
 use crate::transport::Transport;
 use crate::vcube::Node;
 use crate::wire::{Reader, Writer};
-use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, caught_as, refuse};
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status, caught_as, refuse};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 
 /// The wanted records.
@@ -43,20 +43,30 @@ struct Found {
     points: Vec<(u64, CutPoint)>,
     /// Of the records with the key and the origin of the last point, how many are not behind it.
     equal: u64,
+    /// Memory for the records, if they are wanted. All ranks have it, or none.
+    room: Vec<u8>,
 }
 
 impl Found {
     /// The records in the order in which they are wanted, one after the other.
-    fn records(&self) -> Result<Vec<u8>> {
-        let point = |position: &u64| {
+    fn into_records(self) -> Result<Vec<u8>> {
+        let mut records = self.room;
+        for position in &self.positions {
             let index = (self.points).binary_search_by_key(position, |(at, _)| *at);
             let missing = |_| Error::internal("a record was not found");
-            Ok(&self.points[index.map_err(missing)?].1.record)
-        };
-        let records = self.positions.iter().map(point);
-        let records = records.collect::<Result<Vec<_>>>()?;
-        Ok(records.into_iter().flatten().copied().collect())
+            records.extend_from_slice(&self.points[index.map_err(missing)?].1.record);
+        }
+        Ok(records)
     }
+}
+
+/// Memory for so many records.
+fn room_for(records: usize, record_bytes: usize) -> Result<Vec<u8>> {
+    let mut room = Vec::new();
+    let bytes = records.saturating_mul(record_bytes);
+    room.try_reserve_exact(bytes)
+        .map_err(|_| Error::new(Status::Memory, format!("cannot allocate {bytes} bytes")))?;
+    Ok(room)
 }
 
 impl Wanted {
@@ -182,7 +192,7 @@ impl<T: Transport> Group<T> {
     fn records_of(&mut self, input: Result<SortInput<'_>>, wanted: Wanted) -> Result<Vec<u8>> {
         self.job(JobKind::Sort, |group, absent| {
             group.searched(absent, input, &wanted, |_, _, found| {
-                found.records().or_apart()
+                found.into_records().or_apart()
             })
         })
     }
@@ -319,18 +329,28 @@ impl Attempt<'_, '_> {
         let mine = mine.collect::<Result<Vec<Candidates>>>();
         let mine = self.engine.all_or_none(mine)?;
         let mut search = Search::new(self.kernel, mine, total, different);
+        let mut room = Vec::new();
         let inputs = self.engine.members().ranks();
         while !search.is_over() {
             let limit = search.sample_limit(inputs);
-            let Some(samples) = self.share(Ok(search.sample()), limit)? else {
+            // Large records are refused before there are messages of this size.
+            let sample = Buffer::unset(limit).map(|_| search.sample());
+            let Some(samples) = self.share(sample, limit)? else {
                 return Ok(None);
             };
             let divided = self.caught(|| search.divide(samples.iter().map(|sample| &sample[..])));
             if divided.is_ok() && search.is_over() {
                 // The comparator of another rank may have failed alone: then that rank shares its error.
-                if !mutant(Mutant::SearchEndNotAgreedOn) {
-                    self.engine.all_or_none(Ok(()))?;
-                }
+                let wanted = match wanted {
+                    Wanted::First(_) => 0,
+                    _ => positions.len(),
+                };
+                let reserved = room_for(wanted, self.kernel.record_bytes());
+                room = if mutant(Mutant::SearchEndNotAgreedOn) {
+                    reserved.or_apart()?
+                } else {
+                    self.engine.all_or_none(reserved)?
+                };
                 break;
             }
             let limit = search.count_limit();
@@ -364,6 +384,7 @@ impl Attempt<'_, '_> {
             positions,
             points,
             equal,
+            room,
         }))
     }
 }

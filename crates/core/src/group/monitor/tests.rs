@@ -373,6 +373,7 @@ fn threads_share_their_knowledge_with_the_group() {
         let has_worked =
             |state: &Arc<MonitorState>| state.tests_answered() > 0 && state.messages_sent() > 1;
         while !states.iter().all(has_worked) {
+            assert!(states.iter().all(|state| !state.has_failed()));
             let placements = settle(&mut policies);
             assert!(placements.windows(2).all(|two| two[0] == two[1]));
             for state in &states {

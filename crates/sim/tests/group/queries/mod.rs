@@ -4,9 +4,11 @@ mod failures;
 
 use std::cmp::Reverse;
 
+use super::refusals::{limited, used_again};
 use super::*;
 use ftsort_core::group::columns::KeysAndValues;
 use ftsort_core::query::groups::{Aggregate, Aggregation};
+use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Comparator;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -514,5 +516,38 @@ fn positions_have_the_order_of_any_layout() {
         let rows = joined(&outcomes).into_iter();
         let found = rows.map(|(_, cells)| u64::from_ne_bytes(cells.try_into().expect("a number")));
         assert_eq!(found.collect::<Vec<u64>>(), *expected, "{is_inverse}");
+    }
+}
+
+/// The samples of a search can have all records of all ranks.
+#[test]
+fn a_search_in_large_records_is_refused_on_all_ranks() {
+    const MIB: usize = 1 << 20;
+    // Each rank has its records and a copy of those of the other.
+    for (limit, expected) in [(24 * MIB, Status::Memory), (40 * MIB, Status::Ok)] {
+        let outcomes = play_with(2, 1, 4 * MIB, move |rank, transport, _| {
+            let config = GroupConfig {
+                memory_limit: if rank == Rank(1) { limit } else { 0 },
+                ..GroupConfig::default()
+            };
+            let services = limited(rank, &MemoryBudget::new());
+            let mut group = Group::new(transport, config, services)?;
+            let layout = Layout::new(Fields {
+                record_bytes: MIB,
+                key: KeyKind::I32 as i32,
+                ..Fields::default()
+            });
+            let records = vec![rank.0 as u8; 8 * MIB];
+            let found = group.select(
+                SortInput {
+                    layout: layout?,
+                    stable: false,
+                    records: &records,
+                },
+                &[3],
+            );
+            used_again(&mut group, found)
+        });
+        assert_eq!(statuses(&outcomes), [Some(expected); 2]);
     }
 }
